@@ -316,8 +316,8 @@ def _in_range(value: float, limits: Range, where: str) -> None:
         return
     if not limits.low <= value <= limits.high:
         also = f", or {UNLIMITED} for unlimited" if limits.unlimited else ""
-        high = "" if limits.high == math.inf else f" and at most {limits['high']}"
-        raise ConfigError(f"{where} = {value}: must be at least {limits['low']}{high}{also}")
+        high = "" if limits.high == math.inf else f" and at most {limits.high}"
+        raise ConfigError(f"{where} = {value}: must be at least {limits.low}{high}{also}")
 
 
 def _typed(kind: Any, value: Any, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""The two vocabularies of a fetch: what happened (`Outcome`, in `fetches`) and where a URL stands (`Status`, in `urls`).
+"""The two vocabularies of a fetch: what happened (`Outcome`) and where a URL stands (`Status`).
 
 Both are closed; DESIGN section 2 lists them. The step from one to the other is `lifecycle`'s, not ours.
 """
