@@ -86,6 +86,7 @@ class GenerateSettings:
     list_size: Annotated[int, Range(0)]
     levels: Annotated[int, Range(1, 100)]
     level_shares: tuple[int, ...]
+    new_share: Annotated[float, Range(0, 1)]
     age_level_s: Annotated[int, Range(1)]
     host_budget: Annotated[int, Range(0, unlimited=True)]
     host_day_budget: Annotated[int, Range(0, unlimited=True)]
@@ -175,18 +176,23 @@ class ParseSettings:
     memory_bytes: Annotated[int, Range(1)]
 
 
+#: No wait of the recrawl section is longer: a hundred years after today is still a valid timestamp everywhere.
+CENTURY_S = 3_155_760_000
+
+
 @dataclass(frozen=True, slots=True)
 class RecrawlSettings:
-    initial_interval_s: Annotated[int, Range(1)]
-    min_interval_s: Annotated[int, Range(1)]
-    max_interval_s: Annotated[int, Range(1)]
+    initial_interval_s: Annotated[int, Range(1, CENTURY_S)]
+    min_interval_s: Annotated[int, Range(1, CENTURY_S)]
+    max_interval_s: Annotated[int, Range(1, CENTURY_S)]
     shrink: Annotated[float, Range(0.001, 1)]
-    grow: Annotated[float, Range(1)]
+    grow: Annotated[float, Range(1, 1000)]
     near_copy_bits: Annotated[int, Range(0, 64)]
-    retry_s: Annotated[int, Range(1)]
+    retry_s: Annotated[int, Range(1, CENTURY_S)]
     max_failures: Annotated[int, Range(1)]
-    dead_probe_s: Annotated[int, Range(1)]
-    denied_recheck_s: Annotated[int, Range(1)]
+    dead_probe_s: Annotated[int, Range(1, CENTURY_S)]
+    denied_recheck_s: Annotated[int, Range(1, CENTURY_S)]
+    gone_recheck_s: Annotated[int, Range(1, CENTURY_S)]
 
 
 @dataclass(frozen=True, slots=True)
