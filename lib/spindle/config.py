@@ -148,7 +148,6 @@ class RobotsSettings:
     stale_s: Annotated[float, Range(0)]
     max_bytes: Annotated[int, Range(512_000)]
     max_redirects: Annotated[int, Range(0)]
-    max_rules: Annotated[int, Range(1)]
     retry_s: Annotated[float, Range(0)]
 
 
