@@ -38,14 +38,18 @@ TABLES: dict[str, str] = {
     "segments": """
         seq BIGINT NOT NULL, segment STRING NOT NULL, state STRING NOT NULL, at TIMESTAMP NOT NULL,
         slice_i INT NOT NULL, slice_n INT NOT NULL, bucket_lo INT NOT NULL, bucket_hi INT NOT NULL,
-        turn BIGINT NOT NULL, lease_until TIMESTAMP, holder STRING, nonce STRING NOT NULL, pins STRING,
+        turn BIGINT NOT NULL, lease_until TIMESTAMP, holder STRING, pins STRING,
         counts MAP<STRING, BIGINT>""",
     "fetchlist": """
         segment STRING NOT NULL, task INT NOT NULL, position INT NOT NULL, url_key BIGINT NOT NULL,
         bucket INT NOT NULL, kind STRING NOT NULL, url STRING NOT NULL, host STRING NOT NULL, domain STRING NOT NULL,
-        depth INT NOT NULL, priority INT NOT NULL, score DOUBLE NOT NULL, seed_priority DOUBLE, etag STRING,
-        last_modified STRING, content_hash STRING, warc_file STRING, warc_offset BIGINT, warc_length BIGINT,
-        record_date TIMESTAMP""",
+        depth INT NOT NULL, priority INT NOT NULL, score DOUBLE NOT NULL, seed_priority DOUBLE, status STRING NOT NULL,
+        last_outcome STRING, discovered_at TIMESTAMP, last_fetch TIMESTAMP, next_fetch TIMESTAMP,
+        fetch_interval_s BIGINT, fixed_interval_s BIGINT, http_status INT, etag STRING, last_modified STRING,
+        last_change TIMESTAMP, content_hash STRING, simhash BIGINT, warc_file STRING, warc_offset BIGINT,
+        warc_length BIGINT, record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
+        change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
+        unchanged_streak INT NOT NULL, inlinks INT NOT NULL""",
     "fetches": """
         segment STRING NOT NULL, url_key BIGINT NOT NULL, hop INT NOT NULL, via_key BIGINT, month STRING NOT NULL,
         bucket INT NOT NULL, url STRING NOT NULL, host STRING NOT NULL, kind STRING, depth INT, task INT NOT NULL,

@@ -48,7 +48,9 @@ class SegmentId:
         """
         match = _ID.fullmatch(text)
         if match is None:
-            raise InputError(f"segment {text!r}: letters, digits and . _ : + - only, then .<i>of<n>, as in 20261130.1of4")
+            raise InputError(
+                f"segment {text!r}: letters, digits and . _ : + - only, then .<i>of<n>, as in 20261130.1of4"
+            )
         i, n = int(match["i"] or 1), int(match["n"] or 1)
         if not 1 <= i <= n:
             raise InputError(f"segment {text!r}: slice {i} of {n} does not exist; use 1of{n} to {n}of{n}")
@@ -142,7 +144,5 @@ def advance(current: Entry | None, segment: str, wanted: State) -> bool:
     here, there = ORDER.index(current.state), ORDER.index(wanted)
     if here < there - 1:
         missing = {State.GENERATED: "generate", State.FETCHED: "fetch", State.PARSED: "parse"}
-        raise SegmentStateError(
-            f"segment {segment} is {current.state}: run {missing[ORDER[here + 1]]} before this job"
-        )
+        raise SegmentStateError(f"segment {segment} is {current.state}: run {missing[ORDER[here + 1]]} before this job")
     return here < there

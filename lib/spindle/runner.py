@@ -1,0 +1,188 @@
+"""What every job shares: arguments, settings, session, warehouse, pins, metrics, exit code. A job adds only its rules.
+
+The same code runs below `spark-submit jobs/X.py`, `spindle X`, Airflow and a test, so none of them can differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import errno
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spindle import config, schema, tables
+from spindle.config import Settings
+from spindle.defaults import default_layer
+from spindle.errors import ConfigError, InputError, SpindleError, WarehouseError
+from spindle.segments import Entry, SegmentId
+from spindle.session import open_session
+from spindle.tables import Warehouse
+
+INTERRUPTED = 130  # shells' code for Ctrl-C
+
+
+@dataclass(slots=True)
+class Turn:
+    """One job's run on one segment. `now` is pinned when the segment opens, so that a rerun computes the same."""
+
+    warehouse: Warehouse
+    segment: SegmentId
+    settings: Settings
+    now: datetime.datetime
+    seed: int
+    entry: Entry | None
+    counts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def month(self) -> str:
+        """Partition of `fetches` and `pages`: that of the pinned time, so that a segment lies in one month."""
+        return self.now.strftime("%Y-%m")
+
+    @property
+    def where(self) -> str:
+        """The rows of this segment, for `Warehouse.replace`."""
+        return f"segment = '{self.segment}'"
+
+
+Job = Callable[[Turn], Mapping[str, float]]
+
+
+def arguments(job: str, description: str, *, segment: bool = True) -> argparse.ArgumentParser:
+    """The parser with what all jobs take."""
+    parser = argparse.ArgumentParser(prog=f"spindle {job}", description=description)
+    parser.add_argument("--warehouse", required=True, metavar="URI", help="local path or s3://bucket/prefix")
+    if segment:
+        parser.add_argument(
+            "--segment", required=True, metavar="ID", help="<run>.<i>of<n>; a bare run id is slice 1of1"
+        )
+    add_settings(parser)
+    return parser
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="TOML over the defaults; repeatable"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="S.K=V", help="one setting; repeatable")
+    parser.add_argument("--now", metavar="TIME", help="ISO 8601 time to take as the present (default: the clock)")
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Defaults, then each --config, then each --set.
+
+    Raises:
+        ConfigError: see `config.build`; also a file that cannot be read.
+    """
+    layers = [default_layer()]
+    for name in options.config:
+        try:
+            layers.append(config.parse_toml(Path(name).read_text(encoding="utf-8"), name))
+        except OSError as error:
+            raise ConfigError(f"--config {name}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"--config {name}: not UTF-8 text") from None
+    return config.build([*layers, *map(config.parse_set, options.set)])
+
+
+def now_of(options: argparse.Namespace) -> datetime.datetime:
+    """--now, or the clock, in UTC."""
+    if options.now is None:
+        return datetime.datetime.now(datetime.UTC)
+    try:
+        told = datetime.datetime.fromisoformat(options.now)
+    except ValueError:
+        raise InputError(f"--now {options.now!r}: expected ISO 8601, for example 2026-11-30T12:00:00Z") from None
+    return told.replace(tzinfo=datetime.UTC) if told.tzinfo is None else told.astimezone(datetime.UTC)
+
+
+def main(
+    job: str, parser: argparse.ArgumentParser, body: Callable[[argparse.Namespace], int], argv: Sequence[str] | None
+) -> int:
+    """Runs `body` and turns what it raises into a sentence and an exit code."""
+    try:
+        return body(parser.parse_args(argv))
+    except SpindleError as error:
+        print(f"spindle {job}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"spindle {job}: interrupted; nothing is lost, run the same command again to go on", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        if told := explain(error):
+            print(f"spindle {job}: {told}", file=sys.stderr)
+            return WarehouseError.exit_code
+        raise
+
+
+def explain(error: BaseException) -> str | None:
+    """The sentence for a failure of the place rather than the program: a full disk, or no permission."""
+    text = str(error)
+    if getattr(error, "errno", None) == errno.ENOSPC or "No space left on device" in text:
+        return "the disk is full; free some space and run the same command again, nothing is lost"
+    if isinstance(error, PermissionError) or "Permission denied" in text:
+        line = next((part for part in text.splitlines() if "ermission denied" in part), text)
+        return f"no permission: {line.strip()}"
+    return None
+
+
+def run_job(options: argparse.Namespace, job: str, body: Job) -> int:
+    """A job on an existing segment, from the command line."""
+    settings = settings_of(options)
+    spark = open_session(f"spindle {job} {options.segment}", settings.spark)
+    warehouse = tables.open_warehouse(spark, options.warehouse)
+    counts = turn_of(warehouse, SegmentId.parse(options.segment), job, body)
+    print(summary_line(job, options.segment, counts))
+    return 0
+
+
+def turn_of(warehouse: Warehouse, segment: SegmentId, job: str, body: Job) -> Mapping[str, float]:
+    """Runs a job on a segment under the pins of its first state, then writes its metrics."""
+    entry = warehouse.ledger.current(str(segment))
+    if entry is None:
+        from spindle.segments import State, advance
+
+        advance(None, str(segment), State.FETCHED)  # raises: it does not exist
+    pins = warehouse.ledger.pins(str(segment))
+    return measured(pinned_turn(warehouse, segment, pins, entry), job, body)
+
+
+def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any], entry: Entry | None) -> Turn:
+    settings = config.build([("pinned configuration", pins["settings"])])
+    return Turn(warehouse, segment, settings, datetime.datetime.fromisoformat(pins["now"]), pins["seed"], entry)
+
+
+def measured(turn: Turn, job: str, body: Job) -> Mapping[str, float]:
+    """Runs `body`, and appends its counts and its wall and driver CPU seconds to `metrics`."""
+    wall, cpu = time.monotonic(), time.process_time()
+    counts = dict(body(turn))
+    counts |= {"wall_s": round(time.monotonic() - wall, 3), "driver_cpu_s": round(time.process_time() - cpu, 3)}
+    write_metrics(turn.warehouse, str(turn.segment), job, counts)
+    return counts
+
+
+def write_metrics(warehouse: Warehouse, segment: str, job: str, counts: Mapping[str, float]) -> None:
+    at, attempt = datetime.datetime.now(datetime.UTC), uuid.uuid4().hex[:12]
+    rows = [(segment, job, attempt, name, float(value), at) for name, value in sorted(counts.items())]
+    frame = warehouse.spark.createDataFrame(rows, schema.TABLES["metrics"].replace(" NOT NULL", "")).coalesce(1)
+    warehouse.append("metrics", frame)
+
+
+def summary_line(job: str, segment: str, counts: Mapping[str, float]) -> str:
+    """One line a job: `generate 20261130.1of1: listed 600 ...`."""
+    shown = ", ".join(f"{name} {value:g}" for name, value in counts.items() if value or name == "listed")
+    return f"{job} {segment}: {shown or 'nothing to do'}"
+
+
+def pins(now: datetime.datetime, settings: Settings) -> dict[str, Any]:
+    """What a segment's first state pins: time, seed of chance, configuration and its digest."""
+    seed = int.from_bytes(os.urandom(4), "big")
+    values = json.loads(settings.to_json())
+    return {"now": now.isoformat(), "seed": seed, "settings": values, "digest": settings.digest()}

@@ -1,0 +1,191 @@
+"""The door to Delta: makes a warehouse, opens it, reads, appends, replaces and merges its tables.
+
+It decides how a write is made safe to run twice; what is written is the jobs' business. Paths go to Delta as paths,
+never through SQL text, so that blanks and `%` in them are harmless.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spindle import schema
+from spindle.errors import WarehouseError
+from spindle.ledger import Ledger
+from spindle.segments import Entry, SegmentId
+from spindle.store import Store, open_store
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaMergeBuilder, DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+MARKER = "spindle.json"
+_CONFLICT_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """An open warehouse. `uri` is spelled for Delta, `store` reaches its files that are not tables."""
+
+    spark: SparkSession
+    uri: str
+    store: Store
+    marker: dict[str, Any]
+
+    @property
+    def buckets(self) -> int:
+        return int(self.marker["buckets"])
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.store, self.buckets)
+
+    def location(self, table: str) -> str:
+        return f"{self.uri}/{table}"
+
+    def read(self, table: str) -> DataFrame:
+        """The table as it is now. Read it anew after each commit: a frame is a promise, not a snapshot."""
+        return self.spark.read.format("delta").load(self.location(table))
+
+    def read_range(self, table: str, segment: SegmentId) -> DataFrame:
+        """The rows of a segment's bucket range; the literal list lets Delta skip all other partitions."""
+        return self.read(table).filter(in_buckets(segment.buckets(self.buckets)))
+
+    def append(self, table: str, frame: DataFrame) -> None:
+        """Adds rows. Not safe to repeat: for `metrics` only."""
+        self._shaped(table, frame).write.format("delta").mode("append").save(self.location(table))
+
+    def replace(self, table: str, where: str, frame: DataFrame) -> None:
+        """Puts `frame` in the place of the rows that `where` names: a rerun leaves the same rows once."""
+        writer = self._shaped(table, frame).write.format("delta").mode("overwrite").option("replaceWhere", where)
+        retry_conflicts(writer.save, self.location(table))
+
+    def delta(self, table: str) -> DeltaTable:
+        """A fresh handle (one that outlives a commit reads stale: delta-io/delta#2063)."""
+        from delta.tables import DeltaTable
+
+        return DeltaTable.forPath(self.spark, self.location(table))
+
+    def merge(self, table: str, source: DataFrame, condition: str) -> DeltaMergeBuilder:
+        """A MERGE of `source` (alias s) into the table (alias t)."""
+        return self.delta(table).alias("t").merge(source.alias("s"), condition)
+
+    def sync_segments(self) -> None:
+        """Copies the ledger's new entries to the table `segments`, each as one Delta transaction with its place as
+        version: of two writers that both miss entry k, the second is skipped by Delta."""
+        known = {row.seq for row in self.read("segments").select("seq").collect()}
+        ddl = schema.TABLES["segments"].replace(" NOT NULL", "")
+        for entry in self.ledger.entries():
+            if entry.seq not in known:
+                frame = self._shaped("segments", self.spark.createDataFrame([_segment_row(entry)], ddl).coalesce(1))
+                writer = frame.write.format("delta").mode("append").option("txnAppId", "segments")
+                retry_conflicts(writer.option("txnVersion", entry.seq).save, self.location("segments"))
+
+    def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
+        """Exactly the table's columns in its order; a missing one fails here, with its name."""
+        wanted = schema.columns(table)
+        if missing := set(wanted) - set(frame.columns):
+            raise ValueError(f"{table}: the frame lacks {', '.join(sorted(missing))}")
+        return frame.select(*wanted)
+
+
+def in_buckets(span: range) -> str:
+    """The literal bucket list of a range, as a SQL predicate on `bucket`."""
+    return f"bucket IN ({', '.join(map(str, span))})"
+
+
+def retry_conflicts(action: Callable[..., Any], *arguments: Any) -> Any:
+    """Runs a commit again, from the read, when another writer's commit came between (it is then applied after it)."""
+    from delta.exceptions import DeltaConcurrentModificationException
+
+    for attempt in range(_CONFLICT_ATTEMPTS):
+        try:
+            return action(*arguments)
+        except DeltaConcurrentModificationException:
+            if attempt == _CONFLICT_ATTEMPTS - 1:
+                raise
+    return None
+
+
+def create(spark: SparkSession, root: str, buckets: int, facts: dict[str, Any]) -> Warehouse:
+    """A new, empty warehouse; the marker is written last, so that a broken creation is simply repeated.
+
+    Raises:
+        WarehouseError: the place holds other files, or cannot be written.
+    """
+    store = open_store(root)
+    foreign = [n for n in store.list("") if n.split("/")[0] not in {*schema.TABLES, "ledger", "segment-files", MARKER}]
+    if foreign and not store.exists(MARKER):
+        raise WarehouseError(f"{root}: not empty and not a warehouse (it holds {foreign[0]}); choose another folder")
+    marker = {"format_version": schema.FORMAT_VERSION, "buckets": buckets, **facts}
+    with ThreadPoolExecutor(4) as pool:  # log commits of small tables wait on disk and JVM in turns
+        list(pool.map(lambda table: _create_table(spark, f"{hadoop_uri(root)}/{table}", table), schema.TABLES))
+    store.create_exclusive(MARKER, json.dumps(marker, indent=1, sort_keys=True).encode())
+    return open_warehouse(spark, root)
+
+
+def exists(root: str) -> bool:
+    return open_store(root).exists(MARKER)
+
+
+def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
+    """An existing warehouse.
+
+    Raises:
+        WarehouseError: no warehouse there, or one of another format version.
+    """
+    store = open_store(root)
+    try:
+        marker = json.loads(store.get(MARKER))
+    except FileNotFoundError:
+        raise WarehouseError(f"{root} is not a warehouse (no {MARKER} in it); make one with `spindle inject`") from None
+    except ValueError:
+        raise WarehouseError(f"{root}/{MARKER} is damaged; restore it from a backup") from None
+    if marker.get("format_version") != schema.FORMAT_VERSION:
+        raise WarehouseError(
+            f"{root} has format {marker.get('format_version')}, this Spindle reads format {schema.FORMAT_VERSION}; "
+            f"use the Spindle that made it (see docs/operations.md, Upgrades)"
+        )
+    return Warehouse(spark, hadoop_uri(root), store, marker)
+
+
+def hadoop_uri(root: str) -> str:
+    """The spelling that Hadoop and Delta want for a store's root."""
+    if root.startswith(("s3://", "s3a://")):
+        return "s3a://" + root.split("://", 1)[1].rstrip("/")
+    return str(open_store(root).root)
+
+
+def _create_table(spark: SparkSession, location: str, table: str) -> None:
+    from delta.tables import DeltaTable
+
+    builder = DeltaTable.createIfNotExists(spark).location(location).addColumns(_struct(table))
+    for column in schema.PARTITIONS.get(table, []):
+        builder = builder.partitionedBy(column)
+    if table in schema.DELETION_VECTORS:
+        builder = builder.property("delta.enableDeletionVectors", "true")
+    builder.execute()
+
+
+def _struct(table: str) -> Any:
+    from pyspark.sql.types import StructType, _parse_datatype_string
+
+    parsed = _parse_datatype_string(schema.TABLES[table])
+    if not isinstance(parsed, StructType):
+        raise TypeError(f"{table}: its DDL is not a struct")
+    return parsed
+
+
+def _segment_row(entry: Entry) -> tuple[Any, ...]:
+    def at(seconds: float) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+    segment = SegmentId.parse(entry.segment)
+    span: Sequence[Any] = (segment.i, segment.n, entry.bucket_lo, entry.bucket_hi, entry.turn)
+    head = (entry.seq, entry.segment, str(entry.state), at(entry.at))
+    tail = (at(entry.lease_until), entry.holder, entry.pins or None, dict(entry.counts))
+    return (*head, *span, *tail)
