@@ -89,6 +89,14 @@ class Ledger:
                 return made
         raise RuntimeError(f"ledger: {_ATTEMPTS} races lost for segment {segment}")
 
+    def release(self, segment: str, now: float, counts: Mapping[str, int] | None = None) -> None:
+        """Ends the lease of what writes `urls` outside a turn (inject, maintenance): opened -> updated at once."""
+        for _ in range(_ATTEMPTS):
+            entries = self.entries()
+            known = segments.latest(entries)[segment]
+            if known.state in segments.CLOSED or self._append(entries, _next(known, State.UPDATED, now, counts)):
+                return
+
     def pins(self, segment: str) -> dict[str, Any]:
         """What was pinned when the segment was opened."""
         pinned: dict[str, Any] = json.loads(segments.pins_of(self.entries(), segment))

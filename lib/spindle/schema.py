@@ -102,3 +102,16 @@ def columns(table: str) -> list[str]:
             names.append(text[start:place].split()[0])
             start = place + 1
     return names
+
+#: A row of `urls` that was never fetched: column -> SQL. What discovery knows (key, url, depth, ...) comes on top.
+NEW_URL: dict[str, str] = {
+    "kind": "'page'",
+    "depth": "0",
+    "seed_priority": "CAST(NULL AS DOUBLE)",
+    "metadata": "CAST(NULL AS MAP<STRING, STRING>)",
+    "status": "'new'",
+    "fixed_interval_s": "CAST(NULL AS BIGINT)",
+    **{name: "0" for name in ("fetch_count", "change_count", "failure_count", "failure_streak", "unchanged_streak")},
+    "inlink_bits": "0L",
+    "inlinks": "0",
+}

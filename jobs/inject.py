@@ -1,0 +1,182 @@
+"""inject: seeds become rows of `urls`. A known row is never reset unless --overwrite asks for it.
+
+Decides what a seed's row looks like and what is said of bad lines; how lines are read is `seeds`' business.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from spindle import priority, runner, schema, tables, urls
+from spindle.config import Settings
+from spindle.errors import InputError
+from spindle.scope import trap_reason
+from spindle.seeds import Fault, Seed, parse
+from spindle.segments import SegmentId
+from spindle.session import open_session
+from spindle.store import open_store
+from spindle.tables import Warehouse
+
+LEASE_S = 3600.0
+SHOWN_FAULTS = 20  # a list with a million bad lines must not bury its own summary
+
+_SEEDS = pa.schema(
+    [
+        ("url_key", pa.int64()),
+        ("bucket", pa.int32()),
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("domain", pa.string()),
+        ("seed_priority", pa.float64()),
+        ("fixed_interval_s", pa.int64()),
+        ("metadata", pa.map_(pa.string(), pa.string())),
+    ]
+)
+
+
+def seed_table(seeds: Iterable[Seed], buckets: int) -> pa.Table:
+    """One row a URL (of doubles in a list the last wins), keyed and bucketed."""
+    by_url = {seed.url: seed for seed in seeds}
+    rows = []
+    for url, seed in by_url.items():
+        host = urls.host_of(url)
+        domain = urls.registered_domain(host)
+        known = {"url_key": urls.url_key(url), "bucket": urls.bucket_of(domain, buckets), "url": url, "host": host}
+        wish = {"seed_priority": seed.priority, "fixed_interval_s": seed.interval_s}
+        rows.append({**known, "domain": domain, **wish, "metadata": list(seed.metadata.items()) or None})
+    return pa.Table.from_pylist(rows, schema=_SEEDS)
+
+
+def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: datetime.datetime, overwrite: bool) -> int:
+    """Inserts the seeds that are not known; with `overwrite` also renews priority, interval, metadata and due time of
+    the known ones. Returns how many rows were new."""
+    frame = warehouse.spark.createDataFrame(seeds).coalesce(2)
+    defaults = {name: sql for name, sql in schema.NEW_URL.items() if name not in seeds.column_names}
+    at = f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S.%f}'"
+    source = frame.selectExpr(
+        "*", *(f"{sql} AS {name}" for name, sql in defaults.items()), "CAST(NULL AS DOUBLE) quality"
+    )
+    source = source.selectExpr("*", f"{priority.score_sql(settings.priority)} AS score")
+    source = source.selectExpr("*", f"{priority.level_sql('score', settings.generate.levels)} AS priority")
+    source = source.selectExpr("*", f"{at} AS discovered_at", f"{at} AS next_fetch", "0 AS zero")
+    touched = sorted(set(seeds.column("bucket").to_pylist()))
+    condition = f"t.bucket IN ({', '.join(map(str, touched))}) AND t.bucket = s.bucket AND t.url_key = s.url_key"
+    builder = warehouse.merge("urls", source, condition)
+    if overwrite:
+        renewed = ("seed_priority", "fixed_interval_s", "metadata", "priority", "score", "next_fetch")
+        builder = builder.whenMatchedUpdate(set={**{name: f"s.{name}" for name in renewed}, "depth": "0"})
+    given = set(source.columns)
+    values = {name: f"s.{name}" for name in schema.columns("urls") if name in given}
+    tables.retry_conflicts(builder.whenNotMatchedInsert(values=values).execute)
+    done = warehouse.delta("urls").history(1).select("operation", "operationMetrics").head()
+    return int(done.operationMetrics.get("numTargetRowsInserted", 0)) if done and done.operation == "MERGE" else 0
+
+
+def run(
+    warehouse: Warehouse,
+    lines: Iterable[str],
+    settings: Settings,
+    now: datetime.datetime,
+    segment: SegmentId,
+    *,
+    overwrite: bool = False,
+) -> tuple[dict[str, float], list[Fault]]:
+    """Injects lines; counts and the faulty lines come back. Holds the range's lease meanwhile."""
+    faults: list[Fault] = []
+    seeds: list[Seed] = []
+    for item in parse(lines, urls.Normalizer(settings.url)):
+        if isinstance(item, Fault):
+            faults.append(item)
+        elif reason := trap_reason(item.url, 0, settings.trap):
+            faults.append(Fault(0, item.url, reason))
+        else:
+            seeds.append(item)
+    table = seed_table(seeds, warehouse.buckets)
+    counts: dict[str, float] = {"lines": len(seeds) + len(faults), "seeds": table.num_rows, "bad_lines": len(faults)}
+    for fault in faults:
+        name = f"rejected.{fault.reason.split(' ')[0]}"
+        counts[name] = counts.get(name, 0) + 1
+    warehouse.ledger.open(segment, runner.pins(now, settings), LEASE_S, time.time)
+    try:
+        counts["inserted"] = merge(warehouse, table, settings, now, overwrite) if table.num_rows else 0
+    finally:
+        warehouse.ledger.release(str(segment), time.time())
+    warehouse.sync_segments()
+    runner.write_metrics(warehouse, str(segment), "inject", counts)
+    return counts, faults
+
+
+def read_lines(source: str) -> list[str]:
+    """Lines of a file, of `-` (standard input), or of an s3:// object; bytes that are not UTF-8 are replaced.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        if source == "-":
+            content = sys.stdin.buffer.read()
+        elif "://" in source:
+            root, _, name = source.rpartition("/")
+            content = open_store(root).get(name)
+        else:
+            content = Path(source).read_bytes()
+    except OSError as error:
+        raise InputError(f"seed list {source}: {error.strerror or error}") from None
+    return content.decode("utf-8", errors="replace").split("\n")
+
+
+def ensure_warehouse(options: argparse.Namespace, settings: Settings) -> Warehouse:
+    """Opens the warehouse, or makes it on the first inject."""
+    spark = open_session("spindle inject", settings.spark)
+    if tables.exists(options.warehouse):
+        return tables.open_warehouse(spark, options.warehouse)
+    facts = {
+        "normalization_version": urls.NORMALIZATION_VERSION,
+        "policy_digest": urls.policy_digest(settings.url),
+        "public_suffix_version": urls.psl_version(),
+    }
+    return tables.create(spark, options.warehouse, settings.warehouse.buckets, facts)
+
+
+def tell(faults: Sequence[Fault]) -> None:
+    for fault in faults[:SHOWN_FAULTS]:
+        place = f"line {fault.line}" if fault.line else "seed"
+        print(f"  {place}: {fault.reason}: {fault.text!r}", file=sys.stderr)
+    if len(faults) > SHOWN_FAULTS:
+        print(f"  ... and {len(faults) - SHOWN_FAULTS} more", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = runner.arguments("inject", "Add seed URLs to the URL table.", segment=False)
+    parser.add_argument("seeds", nargs="+", metavar="FILE", help="seed lists; - is standard input")
+    parser.add_argument("--segment", metavar="ID", help="name of the lease (default: inject-<time>)")
+    parser.add_argument("--overwrite", action="store_true", help="renew priority, interval and due time of known rows")
+    parser.add_argument("--strict", action="store_true", help="a bad line is an error (exit 2) and nothing goes in")
+    return runner.main("inject", parser, _body, argv)
+
+
+def _body(options: argparse.Namespace) -> int:
+    settings, now = runner.settings_of(options), runner.now_of(options)
+    lines = [line for source in options.seeds for line in read_lines(source)]
+    if options.strict:
+        faults = [item for item in parse(lines, urls.Normalizer(settings.url)) if isinstance(item, Fault)]
+        if faults:
+            tell(faults)
+            raise InputError(f"{len(faults)} bad lines, nothing injected (--strict)")
+    warehouse = ensure_warehouse(options, settings)
+    segment = SegmentId.parse(options.segment or f"inject-{now:%Y%m%dT%H%M%S%f}")
+    counts, faults = run(warehouse, lines, settings, now, segment, overwrite=options.overwrite)
+    tell(faults)
+    print(runner.summary_line("inject", str(segment), counts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
