@@ -1,0 +1,366 @@
+"""The one door to HTTP: a GET goes out byte for byte as it was asked, and comes back as one flat `Answer`.
+
+This file decides how a request is sent and bounded (deadlines, rate, sizes) and translates every foreign error into an
+outcome; it never raises for what a server did. It follows no redirect, keeps no cookie and repeats nothing: when and
+what to fetch is the task's business. Cheapest settings of aiohttp as measured in research/fetch.md section 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.sslproto
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import yarl
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.tracing import Trace
+
+from spindle.coding import ACCEPT_ENCODING
+from spindle.config import FetchSettings, Settings
+from spindle.fetcher.addresses import AddressRule
+from spindle.fetcher.resolver import BlockedAddress, Resolver
+from spindle.outcome import Outcome
+
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.5"
+
+_RATE_GRACE_S = 10.0  # before a transfer's rate is judged
+_LARGE_BYTES = 1 << 20  # a body beyond this needs one of a few places, so that many of them cannot fill the memory
+_LARGE_BODIES = 8
+_MAX_FIELDS = 256  # header lines of an answer
+_FREE_CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for verify_tls = false
+_FREE_CONTEXT.check_hostname = False
+_FREE_CONTEXT.verify_mode = ssl.CERT_NONE
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one request brought. Times are of the caller's clock (seconds since the epoch), durations in seconds.
+
+    `status` is None when no status line came; then `failure` says why. With a status, `failure` tells that the body is
+    not whole (`timeout`, `protocol_error`), and `truncated` how. `body` has its transfer coding removed and its content
+    coding on. `stale`: a kept connection was found closed before any answer; the server has not seen the request, or
+    not answered it.
+    """
+
+    url: str
+    started_at: float
+    ended_at: float = 0.0
+    duration_s: float = 0.0
+    ttfb_s: float | None = None
+    ip: str | None = None
+    request: bytes = b""
+    status: int | None = None
+    status_line: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    body: bytes = b""
+    body_skipped: bool = False
+    truncated: str | None = None
+    failure: Outcome | None = None
+    error: str | None = None
+    stale: bool = False
+
+    def header(self, name: bytes) -> str | None:
+        """All values of a header (lower-case name) joined by ", ", or None (RFC 9110 5.3)."""
+        values = [value for key, value in self.headers if key.lower() == name]
+        return b", ".join(values).decode("latin-1") if values else None
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A request on its way; times of the loop's clock."""
+
+    started: float
+    progress: float
+    connected: float | None = None
+    reused: bool = False
+    body_since: float | None = None
+    received: int = 0
+    waiting: bool = False  # for a place among the large bodies; the server is not to blame
+    ip: str | None = None
+    expired: str | None = None
+
+
+Wanted = Callable[[int, str | None], bool]  # (status, content type) -> whether to read the body
+
+
+class Client:
+    """Sends GETs. Use as an async context manager, inside the loop it shall live in.
+
+    `clock` gives the time that answers carry; deadlines run by the loop's own clock.
+    """
+
+    def __init__(self, settings: Settings, resolver: Resolver, rule: AddressRule, clock: Callable[[], float]) -> None:
+        self._settings, self._fetch, self._clock = settings, settings.fetch, clock
+        self._flights: dict[asyncio.Task[Any], _Flight] = {}
+        self._large = asyncio.Semaphore(_LARGE_BODIES)
+        self._connector = _Connector(self._flights, rule, resolver, settings.fetch)
+        self._session = _session(settings, self._connector)
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Client:
+        self._loop = asyncio.get_running_loop()
+        self._sweeper = asyncio.create_task(self._sweep())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._session.close()
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        max_bytes: int,
+        wanted: Wanted | None = None,
+        last: bool = False,
+    ) -> Answer:
+        """GET a normalised URL. At most `max_bytes` of the body are read; none if `wanted` says so.
+
+        `last`: nothing more is planned for this host, so that server and client may close the connection.
+        """
+        answer = Answer(url, self._clock())
+        task = asyncio.current_task()
+        assert task is not None
+        flight = self._flights[task] = _Flight(self._loop.time(), self._loop.time())
+        if last:
+            headers = {**(headers or {}), "Connection": "close"}
+        try:
+            await self._exchange(answer, flight, headers, max_bytes, wanted)
+        except asyncio.CancelledError:
+            if flight.expired is None:
+                raise
+            task.uncancel()
+            _expire(answer, flight)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, HttpProcessingError) as error:
+            if flight.expired is not None:  # the cancellation came out as another error
+                while task.cancelling():
+                    task.uncancel()
+                _expire(answer, flight)
+            else:
+                _translate(error, answer, flight)
+        finally:
+            del self._flights[task]
+            answer.ip = answer.ip or flight.ip
+            answer.duration_s = self._loop.time() - flight.started
+            answer.ended_at = answer.started_at + answer.duration_s
+        return answer
+
+    async def _exchange(
+        self,
+        answer: Answer,
+        flight: _Flight,
+        headers: Mapping[str, str] | None,
+        max_bytes: int,
+        wanted: Wanted | None,
+    ) -> None:
+        target = yarl.URL(answer.url, encoded=True)  # byte for byte as normalised
+        response = await self._session.get(target, headers=headers, allow_redirects=False)
+        try:
+            now = self._loop.time()
+            flight.body_since = flight.progress = now
+            answer.ttfb_s = now - flight.started
+            _note_head(answer, response)
+            size = sum(len(name) + len(value) + 4 for name, value in answer.headers)
+            if size > self._fetch.max_header_bytes:
+                answer.failure, answer.error = Outcome.PROTOCOL_ERROR, f"header of {size} bytes"
+                answer.body_skipped = True
+            elif wanted is not None and not wanted(response.status, answer.header(b"content-type")):
+                answer.body_skipped = True
+            if answer.body_skipped:
+                response.close()
+            else:
+                await self._read_body(answer, flight, response, max_bytes)
+        except BaseException:
+            response.close()
+            raise
+        else:
+            response.release()
+
+    async def _read_body(
+        self, answer: Answer, flight: _Flight, response: aiohttp.ClientResponse, max_bytes: int
+    ) -> None:
+        """Collect the body into the answer, cut at `max_bytes`; what has come stays there when reading fails."""
+        content, chunks, held = response.content, [], False
+        loop_time = self._loop.time
+        try:
+            while chunk := await content.readany():
+                chunks.append(chunk)
+                flight.received += len(chunk)
+                flight.progress = loop_time()
+                if flight.received > max_bytes:
+                    answer.truncated = "length"
+                    response.close()
+                    break
+                if flight.received > _LARGE_BYTES and not held:
+                    held = await self._take_place(flight)
+        finally:
+            if held:
+                self._large.release()
+            body = b"".join(chunks) if len(chunks) != 1 else chunks[0]
+            answer.body = body[:max_bytes]
+
+    async def _take_place(self, flight: _Flight) -> bool:
+        """Wait for a place among the large bodies; the wait is taken off the flight's account."""
+        flight.waiting, since = True, self._loop.time()
+        try:
+            await self._large.acquire()
+        finally:
+            waited = self._loop.time() - since
+            flight.waiting = False
+            flight.started += waited
+            flight.progress = self._loop.time()
+            if flight.body_since is not None:
+                flight.body_since += waited
+        return True
+
+    async def _sweep(self) -> None:
+        """Every deadline in one place: a timer object a request costs 14 % (research/fetch.md section 1)."""
+        limits = self._fetch
+        pause = min(1.0, min(limits.total_timeout_s, limits.connect_timeout_s, limits.read_timeout_s) / 8)
+        while True:
+            await asyncio.sleep(pause)
+            now = self._loop.time()
+            for task, flight in list(self._flights.items()):
+                if flight.expired is None and (reason := _overdue(flight, now, limits)):
+                    flight.expired = reason
+                    task.cancel()
+
+
+def _overdue(flight: _Flight, now: float, limits: FetchSettings) -> str | None:
+    if flight.waiting:
+        return None
+    if now - flight.started > limits.total_timeout_s:
+        return f"no end within {limits.total_timeout_s:g} s"
+    if flight.connected is None:
+        late = now - flight.started > limits.connect_timeout_s
+        return f"no connection within {limits.connect_timeout_s:g} s" if late else None
+    if now - flight.progress > limits.read_timeout_s:
+        return f"silent for {limits.read_timeout_s:g} s"
+    if flight.body_since is not None and (elapsed := now - flight.body_since) > _RATE_GRACE_S:
+        rate = flight.received / elapsed
+        return f"{rate:.0f} bytes/s" if rate < limits.min_rate_bytes_s else None
+    return None
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Notes when and where a request got its connection, and refuses addresses when a socket is about to be made."""
+
+    def __init__(
+        self, flights: dict[asyncio.Task[Any], _Flight], rule: AddressRule, resolver: Resolver, fetch: FetchSettings
+    ) -> None:
+        self._open_flights, self._rule, self._sockets_made = flights, rule, 0
+        super().__init__(
+            limit=0,
+            resolver=resolver,
+            use_dns_cache=False,
+            keepalive_timeout=fetch.keep_dead_connections_s,
+            ssl=True if fetch.verify_tls else _FREE_CONTEXT,
+            socket_factory=self._make_socket,
+        )
+
+    def _make_socket(self, info: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol, _, address = info
+        if not self._rule.permits(address[0]):
+            raise BlockedAddress(f"{address[0]}: not a public address")
+        self._sockets_made += 1
+        return socket.socket(family, kind, protocol)
+
+    async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Any:
+        before = self._sockets_made
+        connection = await super().connect(req, traces, timeout)
+        task = asyncio.current_task()
+        flight = self._open_flights.get(task) if task is not None else None
+        if flight is not None:
+            # A kept connection is handed out without a pause, so no other request can have made a socket meanwhile.
+            flight.reused = self._sockets_made == before
+            flight.connected = flight.progress = asyncio.get_running_loop().time()
+            peer = connection.transport.get_extra_info("peername") if connection.transport else None
+            flight.ip = peer[0] if peer else None
+        return connection
+
+
+def _session(settings: Settings, connector: _Connector) -> aiohttp.ClientSession:
+    asyncio.sslproto.SSLProtocol.max_size = 32 * 1024  # 256 KiB a connection otherwise
+    headers = {"User-Agent": settings.agent.user_agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
+    session = aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        auto_decompress=False,
+        trust_env=False,
+        max_line_size=settings.fetch.max_header_bytes,
+        max_field_size=settings.fetch.max_header_bytes,
+        max_headers=_MAX_FIELDS,
+    )
+    # aiohttp repeats a GET by itself when a kept connection was closed: a second hit without the host's gap
+    # (aio-libs/aiohttp#10790). There is no public switch; test_fetcher_client counts the hits.
+    session._retry_connection = False
+    return session
+
+
+def _note_head(answer: Answer, response: aiohttp.ClientResponse) -> None:
+    version = response.version or aiohttp.HttpVersion11
+    reason = (response.reason or "").encode("utf-8", "surrogateescape")
+    answer.status = response.status
+    answer.status_line = b"HTTP/%d.%d %d %b" % (version.major, version.minor, response.status, reason)
+    answer.headers = tuple(response.raw_headers)
+    sent = response.request_info
+    lines = [f"GET {sent.url.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.headers.items())]
+    answer.request = ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+
+
+def _expire(answer: Answer, flight: _Flight) -> None:
+    answer.failure, answer.error = Outcome.TIMEOUT, flight.expired
+    if answer.status is not None:
+        answer.truncated = "time"
+
+
+def _translate(error: Exception, answer: Answer, flight: _Flight) -> None:
+    """Foreign errors become an outcome, once, here."""
+    answer.failure, answer.error = _outcome_of(error, flight), _text_of(error)
+    if answer.status is not None:
+        answer.truncated = "disconnect"
+        if answer.failure is Outcome.CONNECT_ERROR:
+            answer.failure = Outcome.PROTOCOL_ERROR  # the connection was there; the message broke off
+    answer.stale = (
+        answer.status is None and flight.reused and isinstance(error, aiohttp.ClientOSError | ConnectionError)
+    )
+    answer.stale = answer.stale or (
+        answer.status is None and flight.reused and isinstance(error, aiohttp.ServerDisconnectedError)
+    )
+
+
+def _outcome_of(error: Exception, flight: _Flight) -> Outcome:
+    cause = getattr(error, "os_error", None) or error
+    if isinstance(cause, BlockedAddress):
+        return Outcome.BLOCKED_ADDRESS
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Outcome.DNS_ERROR
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return Outcome.TLS_ERROR
+    if isinstance(error, TimeoutError):
+        return Outcome.TIMEOUT
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError | HttpProcessingError):
+        return Outcome.PROTOCOL_ERROR
+    if isinstance(error, aiohttp.ClientConnectionError | OSError):
+        return Outcome.CONNECT_ERROR
+    return Outcome.PROTOCOL_ERROR  # a URL or an answer that the library cannot take
+
+
+def _text_of(error: Exception) -> str:
+    """One short line without addresses of objects; the cause where it says more."""
+    cause = getattr(error, "os_error", None) or error.__cause__ or error
+    text = getattr(error, "message", "") if isinstance(error, aiohttp.ClientResponseError) else str(cause)
+    return " ".join(f"{type(error).__name__}: {text}".split())[:300]
