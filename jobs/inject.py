@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from spindle.scope import trap_reason
 
 from spindle import priority, runner, schema, tables, urls
 from spindle.config import Settings
 from spindle.errors import InputError
-from spindle.scope import trap_reason
 from spindle.seeds import Fault, Seed, parse
 from spindle.segments import SegmentId
 from spindle.session import open_session

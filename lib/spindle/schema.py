@@ -92,16 +92,22 @@ PARTITIONS: dict[str, list[str]] = {"urls": ["bucket"], "fetches": ["month"], "p
 DELETION_VECTORS = frozenset({"urls", "hosts"})
 
 
-def columns(table: str) -> list[str]:
-    """Column names of a table, in order."""
-    depth, names, start = 0, [], 0
+def field_ddl(table: str) -> list[str]:
+    """A table's columns as `name TYPE [NOT NULL]`, in order."""
+    depth, fields, start = 0, [], 0
     text = TABLES[table] + ","
     for place, char in enumerate(text):
         depth += {"<": 1, ">": -1}.get(char, 0)
         if char == "," and depth == 0:
-            names.append(text[start:place].split()[0])
+            fields.append(" ".join(text[start:place].split()))
             start = place + 1
-    return names
+    return fields
+
+
+def columns(table: str) -> list[str]:
+    """Column names of a table, in order."""
+    return [field.split()[0] for field in field_ddl(table)]
+
 
 #: A row of `urls` that was never fetched: column -> SQL. What discovery knows (key, url, depth, ...) comes on top.
 NEW_URL: dict[str, str] = {

@@ -1,0 +1,346 @@
+"""update: what a segment fetched, and the links that lead into its range, come home into `urls` and `hosts`.
+
+One MERGE a table, its condition carrying the range's literal bucket list, so that cost follows the batch. All events of
+one URL are combined into one row first. Order: hosts, urls, events, then the state; each is idempotent alone, since rows
+carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spindle import facts, inlinks, priority, runner, schema, tables
+from spindle.config import Settings, from_json
+from spindle.runner import Turn
+from spindle.segments import State, advance
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SAME = ["url_key", "bucket", "kind", "url", "host", "domain", "depth", "seed_priority", "discovered_at"]
+_EVENT = ["outcome", "http_status", "started_at", "etag", "last_modified", "content_hash", "simhash", "warc_file"]
+_EVENTS = [*_EVENT, "warc_offset", "warc_length", "redirect_to", "retry_after_s"]
+
+
+def events_of(fetches: DataFrame, pages: DataFrame) -> DataFrame:
+    """One event a URL: its fetch, with the SimHash that parse found. Of a URL that was both listed and reached by a
+    redirect the later fetch counts (MERGE refuses two rows for one target)."""
+    found = pages.selectExpr("url_key", "simhash").dropDuplicates(["url_key"])
+    tried = fetches.filter("outcome <> 'not_reached'").join(found, "url_key", "left")
+    order = "PARTITION BY url_key ORDER BY started_at DESC NULLS LAST, hop"
+    return tried.selectExpr("*", f"row_number() OVER ({order}) AS n").filter("n = 1").drop("n")
+
+
+def before_of(events: DataFrame, listed: DataFrame, urls: DataFrame, turn: Turn) -> DataFrame:
+    """The rows as they stood: from the list, which is their pre-image, or from `urls` for targets of redirects."""
+    names = [*_SAME, *facts.COLUMNS]
+    from_list = listed.select(*names)
+    hops = events.filter("hop > 0").select("url_key", "bucket", "url", "host", "depth")
+    hops = hops.join(listed.select("url_key"), "url_key", "left_anti")
+    known = urls.select(*names).join(hops.select("bucket", "url_key").hint("broadcast"), ["bucket", "url_key"])
+    blank = {name: f"CAST(NULL AS {kind})" for name, kind in facts.TYPES.items()} | schema.NEW_URL
+    at = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    domain = "''"  # filled by `with_domains`: only Python knows the public suffix list
+    told = {"url_key": "url_key", "bucket": "bucket", "url": "url", "host": "host", "depth": "coalesce(depth, 0)"}
+    values = blank | told | {"domain": domain, "discovered_at": at, "last_outcome": "CAST(NULL AS STRING)"}
+    new = hops.join(known.select("url_key"), "url_key", "left_anti").selectExpr(*(f"{values[n]} AS {n}" for n in names))
+    return from_list.unionByName(known.select(*names)).unionByName(new)
+
+
+def advanced(before: DataFrame, events: DataFrame, turn: Turn) -> DataFrame:
+    """The rows after their events, by `lifecycle.advance`."""
+    both = before.join(events.selectExpr("url_key", *(f"{name} AS event_{name}" for name in _EVENTS)), "url_key")
+    kinds = dict(zip(before.columns, (field.dataType.simpleString() for field in before.schema.fields), strict=True))
+    ddl = ", ".join(f"{name} {kinds[name]}" for name in before.columns)
+    return both.mapInArrow(_advancer(turn.settings.to_json(), turn.now, before.columns), ddl)
+
+
+def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> Any:
+    """The function that runs in Spark's Python worker; it closes over plain values only."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spindle.urls import registered_domain
+
+        settings = from_json(settings_json)
+        for batch in batches:
+            kept = batch.select(names).schema
+            rows = []
+            for row in batch.to_pylist():
+                after = facts.advanced(row, settings.recrawl, now)
+                after["domain"] = row["domain"] or registered_domain(row["host"])
+                rows.append({name: after[name] for name in names})
+            yield pa.RecordBatch.from_pylist(rows, schema=kept)
+
+    return work
+
+
+def with_copies(after: DataFrame, urls: DataFrame) -> DataFrame:
+    """Names exact copies: of all URLs of the range with one content the first known is the original, its key the
+    cluster's id; the others become duplicates of it."""
+    owners = urls.filter("content_hash IS NOT NULL AND duplicate_of IS NULL").select(
+        "url_key", "content_hash", "discovered_at"
+    )
+    fetched = after.filter("status = 'fetched' AND content_hash IS NOT NULL")
+    here = fetched.select("url_key", "content_hash", "discovered_at")
+    hashes = here.select("content_hash").distinct().hint("broadcast")
+    others = owners.join(hashes, "content_hash", "left_semi").join(after.select("url_key"), "url_key", "left_anti")
+    all_holders = others.selectExpr("*", "0 AS late").unionByName(here.selectExpr("*", "1 AS late"))
+    order = "PARTITION BY content_hash ORDER BY late, discovered_at, url_key"
+    first = all_holders.selectExpr("url_key", "late", f"first(url_key) OVER ({order}) AS original")
+    copies = first.filter("late = 1 AND url_key <> original").select("url_key", "original")
+    joined = after.join(copies, "url_key", "left")
+    kept = [name for name in after.columns if name not in ("duplicate_of", "status")]
+    status = "IF(original IS NOT NULL, 'duplicate', status) AS status"
+    return joined.selectExpr(*kept, "coalesce(original, duplicate_of) AS duplicate_of", status)
+
+
+def folded(links: DataFrame) -> DataFrame:
+    """The links into the range, one row a target: least depth, source hosts as a sketch, the seed's priority."""
+    bit = inlinks.bit_sql("xxhash64(src_host)")
+    outside = f"IF(src_host <> dst_host AND rel NOT IN ('sitemap', 'feed'), {bit}, 0L)"
+    return links.groupBy("dst_key", "dst_bucket").agg(
+        *_aggregates(
+            {
+                "link_url": "min(dst_url)",
+                "link_host": "min(dst_host)",
+                "link_domain": "min(dst_domain)",
+                "link_kind": "max(dst_kind)",
+                "link_depth": "min(depth)",
+                "link_bits": f"bit_or({outside})",
+                "link_seed_priority": "max(seed_priority)",
+            }
+        )
+    )
+
+
+def _aggregates(columns: Mapping[str, str]) -> list[Any]:
+    from pyspark.sql.functions import expr
+
+    return [expr(f"{sql} AS {name}") for name, sql in columns.items()]
+
+
+def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
+    """One source row a URL: its fetch, its links, or both. `fetched` tells whether there was an event."""
+    at = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    known = after.withColumnsRenamed({name: f"f_{name}" for name in after.columns})
+    both = known.join(links, (known.f_url_key == links.dst_key) & (known.f_bucket == links.dst_bucket), "full")
+    names = {"url_key": "dst_key", "bucket": "dst_bucket", "url": "link_url", "host": "link_host"}
+    names |= {"domain": "link_domain", "kind": "link_kind"}
+    first = {name: f"coalesce(f_{name}, {other})" for name, other in names.items()}
+    first["depth"] = "least(coalesce(f_depth, link_depth), coalesce(link_depth, f_depth))"
+    first["seed_priority"] = "coalesce(f_seed_priority, link_seed_priority)"
+    first["discovered_at"] = f"coalesce(f_discovered_at, {at})"
+    defaults = schema.NEW_URL | {"next_fetch": at}
+    for name in facts.COLUMNS:
+        blank = defaults.get(name, f"CAST(NULL AS {facts.TYPES[name]})")
+        first[name] = f"IF(f_url_key IS NULL, {blank}, f_{name})"
+    columns = [f"{sql} AS {name}" for name, sql in first.items()]
+    rows = both.selectExpr(
+        *columns, "coalesce(link_bits, 0L) AS link_bits", "link_depth", "f_url_key IS NOT NULL AS fetched"
+    )
+    return rows.join(hosts.select("host", "quality"), "host", "left")
+
+
+def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
+    """The one MERGE into `urls`; returns Delta's metrics of it. Rows of this segment are left alone, so a second run
+    changes nothing; an event older than the row's is never laid over it."""
+    span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
+    builder = turn.warehouse.merge("urls", source, f"t.{span} AND t.bucket = s.bucket AND t.url_key = s.url_key")
+    bits = "t.inlink_bits | s.link_bits"
+    linked = {
+        "depth": "least(t.depth, coalesce(s.link_depth, t.depth))",
+        "inlink_bits": bits,
+        "inlinks": inlinks.estimate_sql(f"({bits})"),
+    }
+    here = f"'{turn.segment}'"
+    fetched = {name: f"s.{name}" for name in facts.COLUMNS}
+    rank = {
+        "seed_priority": "t.seed_priority",
+        "inlinks": linked["inlinks"],
+        "depth": linked["depth"],
+        "quality": "s.quality",
+    }
+    newer = f"s.fetched AND NOT (t.last_segment <=> {here}) AND (t.last_fetch IS NULL OR s.last_fetch IS NULL OR t.last_fetch <= s.last_fetch)"
+    scores = scored(turn.settings, rank | {"change_count": "s.change_count", "fetch_count": "s.fetch_count"})
+    builder = builder.whenMatchedUpdate(newer, {**fetched, **linked, **scores, "last_segment": here})
+    moved = "NOT s.fetched AND (s.link_depth < t.depth OR (s.link_bits & ~t.inlink_bits) <> 0)"
+    scores = scored(turn.settings, rank | {"change_count": "t.change_count", "fetch_count": "t.fetch_count"})
+    builder = builder.whenMatchedUpdate(moved, {**linked, **scores})
+    count = inlinks.estimate_sql("s.link_bits")
+    names = ("seed_priority", "depth", "quality", "change_count", "fetch_count")
+    scores = scored(turn.settings, {name: f"s.{name}" for name in names} | {"inlinks": count})
+    own = {name: f"s.{name}" for name in (*_SAME, *facts.COLUMNS)}
+    new = {
+        **own,
+        **scores,
+        "inlink_bits": "s.link_bits",
+        "inlinks": count,
+        "last_segment": f"IF(s.fetched, {here}, NULL)",
+    }
+    tables.retry_conflicts(builder.whenNotMatchedInsert(values=new).execute)
+    done = turn.warehouse.delta("urls").history(1).select("operationMetrics").head()
+    return dict(done.operationMetrics) if done else {}
+
+
+def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, str]:
+    """score and priority (level) as SQL over the given expressions."""
+    score = priority.score_sql(settings.priority, columns)
+    return {"score": score, "priority": priority.level_sql(score, settings.generate.levels)}
+
+
+def host_rows(fetches: DataFrame, listed: DataFrame, turn: Turn) -> DataFrame:
+    """What this segment learned of each host it spoke to, one row a host."""
+    domains = listed.select("host", "domain").distinct()
+    tried = fetches.filter("outcome <> 'not_reached'").join(domains, "host", "left")
+    network = "outcome IN ('timeout', 'dns_error', 'tls_error', 'connect_error')"
+    columns = {
+        "bucket": "min(bucket)",
+        "domain": "coalesce(min(domain), host)",
+        "ip": "max_by(ip, started_at) FILTER (WHERE ip IS NOT NULL)",
+        "crawl_delay_s": "max_by(crawl_delay_s, started_at) FILTER (WHERE crawl_delay_s IS NOT NULL)",
+        "next_ok_at": "max(next_ok_at)",
+        "backoff_level": "coalesce(max_by(backoff_level, started_at) FILTER (WHERE backoff_level IS NOT NULL), 0)",
+        "answers": f"count_if(NOT ({network}) AND http_status IS NOT NULL)",
+        "failures": f"count_if({network})",
+        "requests": "count_if(started_at IS NOT NULL)",
+        "useful": "count_if(outcome = 'ok')",
+        "mean_fetch_ms": "avg(duration_ms) FILTER (WHERE http_status IS NOT NULL)",
+    }
+    by_host = tried.groupBy("host").agg(*_aggregates(columns))
+    tally = (
+        tried.groupBy("host", "outcome")
+        .count()
+        .groupBy("host")
+        .agg(*_aggregates({"outcomes": "map_from_entries(collect_list(struct(outcome, count)))"}))
+    )
+    return by_host.join(tally, "host")
+
+
+def merge_hosts(turn: Turn, learned: DataFrame) -> None:
+    """Lays what was learned over `hosts`; a row that this segment has written stays as it is."""
+    rules, now = turn.settings.recrawl, f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    today, here = f"DATE '{turn.now:%Y-%m-%d}'", f"'{turn.segment}'"
+    span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
+
+    def values(streak: str, quality: str, mean: str, day: str, counts: str) -> dict[str, str]:
+        down = f"s.answers = 0 AND s.failures > 0 AND {streak} >= {rules.max_failures}"
+        wait = f"{now} + make_interval(0, 0, 0, 0, 0, 0, least({rules.dead_probe_s}, {rules.retry_s} * pow(2, {streak} - 1)))"
+        return {
+            "state": f"CASE WHEN {down} THEN 'dead' WHEN s.backoff_level > 0 OR {streak} > 0 THEN 'backing_off' ELSE 'up' END",
+            "next_ok_at": "s.next_ok_at",
+            "backoff_level": "s.backoff_level",
+            "backoff_until": f"CASE WHEN {streak} > 0 THEN {wait} WHEN s.backoff_level > 0 THEN s.next_ok_at END",
+            "failure_streak": streak,
+            "day": today,
+            "fetched_today": day,
+            "quality": quality,
+            "mean_fetch_ms": mean,
+            "outcomes": counts,
+            "last_segment": here,
+        }
+
+    was = "t.failure_streak + 1"
+    streak = f"IF(s.answers = 0 AND s.failures > 0, {was}, 0)"
+    share = "IF(s.requests > 0, s.useful / s.requests, NULL)"
+    old = values(
+        streak,
+        f"coalesce(0.5 * t.quality + 0.5 * {share}, {share}, t.quality)",
+        "coalesce(0.5 * t.mean_fetch_ms + 0.5 * s.mean_fetch_ms, s.mean_fetch_ms, t.mean_fetch_ms)",
+        f"CAST(s.requests + IF(t.day = {today}, t.fetched_today, 0) AS INT)",
+        "map_zip_with(t.outcomes, s.outcomes, (k, a, b) -> coalesce(a, 0L) + coalesce(b, 0L))",
+    )
+    seen = {"ip": "coalesce(s.ip, t.ip)", "crawl_delay_s": "coalesce(s.crawl_delay_s, t.crawl_delay_s)"}
+    new = values(
+        "IF(s.answers = 0 AND s.failures > 0, 1, 0)", share, "s.mean_fetch_ms", "CAST(s.requests AS INT)", "s.outcomes"
+    )
+    given = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s")}
+    builder = turn.warehouse.merge("hosts", learned, f"t.{span} AND t.bucket = s.bucket AND t.host = s.host")
+    builder = builder.whenMatchedUpdate(f"NOT (t.last_segment <=> {here})", {**old, **seen})
+    tables.retry_conflicts(builder.whenNotMatchedInsert(values={**given, **new}).execute)
+
+
+def event_rows(fetches: DataFrame, turn: Turn) -> DataFrame:
+    """page.fetched for each page with a body, by rank of its key; then segment.closed."""
+    blob = "concat(warc_file, '#', warc_offset, '+', warc_length)"
+    pages = fetches.filter("outcome = 'ok'").selectExpr(
+        "row_number() OVER (ORDER BY url_key, hop) AS sequence", "'page.fetched' AS type", "started_at AS at", "url",
+        "url_key", "http_status AS status", "content_hash", f"{blob} AS blob_key",
+    )  # fmt: skip
+    at = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    empty = "CAST(NULL AS STRING)"
+    closed = pages.agg(*_aggregates({"sequence": "coalesce(max(sequence), 0) + 1"})).selectExpr(
+        "sequence", "'segment.closed' AS type", f"{at} AS at", f"{empty} AS url", "CAST(NULL AS BIGINT) AS url_key",
+        "CAST(NULL AS INT) AS status", f"{empty} AS content_hash", f"{empty} AS blob_key",
+    )  # fmt: skip
+    return pages.unionByName(closed).selectExpr(f"'{turn.segment}' AS segment", "*")
+
+
+def links_into(turn: Turn) -> tuple[DataFrame, int]:
+    """The links that lead into the range and were not folded yet, and the ledger's place up to which they reach.
+
+    The watermark saves work only: folding a link twice changes nothing.
+    """
+    warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
+    marks = (
+        warehouse.read("seen").filter(tables.in_buckets(span)).selectExpr("min(links_version) m", "count(*) n").head()
+    )
+    mark = marks.m if marks and marks.n == len(span) and marks.m is not None else 0
+    entries = warehouse.ledger.entries()
+    parsed = [e.segment for e in entries if e.state is State.PARSED and e.seq > mark]
+    upto = max((e.seq for e in entries), default=0)
+    chosen = ", ".join(f"'{name}'" for name in sorted({*parsed, str(turn.segment)}))
+    targets = f"dst_{tables.in_buckets(span)}"
+    return warehouse.read("links").filter(f"segment IN ({chosen}) AND {targets}"), upto
+
+
+def mark_folded(turn: Turn, upto: int) -> None:
+    """Moves the watermark of the range's buckets."""
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    rows = [(bucket, None, 0, upto) for bucket in span]
+    frame = turn.warehouse.spark.createDataFrame(rows, schema.TABLES["seen"].replace(" NOT NULL", "")).coalesce(1)
+    turn.warehouse.replace("seen", tables.in_buckets(span), frame)
+
+
+def run(turn: Turn) -> dict[str, float]:
+    """Applies a parsed segment."""
+    if not advance(turn.entry, str(turn.segment), State.UPDATED):
+        return {}
+    warehouse = turn.warehouse
+    fetches = warehouse.read("fetches").filter(f"month = '{turn.month}' AND {turn.where}")
+    pages = warehouse.read("pages").filter(f"month = '{turn.month}' AND {turn.where}").select("url_key", "simhash")
+    listed = warehouse.read("fetchlist").filter(turn.where)
+    merge_hosts(turn, host_rows(fetches, listed, turn))
+    links, upto = links_into(turn)
+    urls = warehouse.read_range("urls", turn.segment)
+    events = events_of(fetches, pages)
+    after = with_copies(advanced(before_of(events, listed, urls, turn), events, turn), urls)
+    source = combined(after, folded(links), warehouse.read_range("hosts", turn.segment), turn)
+    told = merge_urls(turn, source)
+    warehouse.replace("events", turn.where, event_rows(fetches, turn).coalesce(1))
+    mark_folded(turn, upto)
+    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
+    warehouse.sync_segments()
+    return {
+        "new_urls": int(told.get("numTargetRowsInserted", 0)),
+        "changed_urls": int(told.get("numTargetRowsUpdated", 0)),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = runner.arguments("update", "Merge a parsed segment into the URL and host tables.")
+    return runner.main("update", parser, _body, argv)
+
+
+def _body(options: argparse.Namespace) -> int:
+    return runner.run_job(options, "update", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

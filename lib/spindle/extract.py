@@ -1,0 +1,194 @@
+"""From a stored record to rows: the page's row of `pages`, its links as rows of `links`, and what was left out and why.
+
+Pure. It decides which understood links are worth a row (scope, traps) and how they are keyed; understanding the bytes
+is `html`'s and `sitemap`'s, reading them is the parse job's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spindle import coding, fingerprint, html, sitemap, urls, warc
+from spindle.config import Settings
+from spindle.errors import UrlRejected
+from spindle.schema import columns
+from spindle.scope import Scope, trap_reason
+
+Row = dict[str, Any]
+Read = Callable[[str, int, int], bytes]  # file below the warehouse, offset, length
+
+_PAGE = dict.fromkeys(columns("pages"))
+
+
+@dataclass(slots=True)
+class Extract:
+    """What one fetched URL gave."""
+
+    page: Row | None
+    links: list[Row] = field(default_factory=list)
+    rejected: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for all pages of a segment."""
+
+    settings: Settings
+    scope: Scope
+    buckets: int
+    segment: str
+    folder: str  # of the segment's files, below the warehouse
+    month: str
+    parse_version: int
+
+
+def of_record(fetch: Mapping[str, Any], read: Read, rules: Rules) -> Extract:
+    """Rows of one fetched page from its WARC record; a record that cannot be read is a row with an error."""
+    page = {**_PAGE, **_identity(fetch, rules)}
+    limits = rules.settings.fetch
+    try:
+        message = _message(fetch, read, rules)
+    except (warc.WarcError, FileNotFoundError) as error:
+        return Extract({**page, "error": f"record: {error}"})
+    encoding = _header(message, b"content-encoding")
+    body = coding.decode(message.body, encoding, limits.max_decoded_bytes, limits.max_decode_ratio).body
+    if fetch["kind"] in ("sitemap", "feed"):
+        return _of_sitemap(fetch, body, page, rules)
+    return _of_page(fetch, body, _header(message, b"content-type"), page, rules)
+
+
+def _message(fetch: Mapping[str, Any], read: Read, rules: Rules) -> warc.HttpMessage:
+    """The HTTP message that holds the body; a revisit's body lies where it points."""
+    record = warc.read_record(read(fetch["warc_file"], fetch["warc_offset"], fetch["warc_length"]))
+    if record.type != "revisit" or record.location is None:
+        return record.http
+    file, offset, length = record.location
+    whole = file if file.startswith("segment-files/") else f"{rules.folder}/{file}"
+    original = warc.read_record(read(whole, offset, length)).http
+    return warc.HttpMessage(record.http.status_line, original.headers, original.body)
+
+
+def _identity(fetch: Mapping[str, Any], rules: Rules) -> Row:
+    same = {name: fetch[name] for name in ("url_key", "bucket", "url", "host")}
+    here = {"segment": rules.segment, "month": rules.month, "parse_version": rules.parse_version}
+    return {**same, **here, "kind": fetch["kind"] or "page"}
+
+
+def _header(message: warc.HttpMessage, name: bytes) -> str | None:
+    values = [value for key, value in message.headers if key.lower() == name]
+    return values[0].decode("latin-1").strip() if values else None
+
+
+def _of_page(fetch: Mapping[str, Any], body: bytes, content_type: str | None, page: Row, rules: Rules) -> Extract:
+    settings = rules.settings.parse
+    told = html.parse_page(
+        body, fetch["url"], content_type, settings, rules.settings.agent.token, fetch["x_robots_tag"]
+    )
+    same = ("title", "description", "language", "charset", "charset_source", "canonical", "noindex", "nofollow")
+    more = ("noarchive", "published_at", "modified_at", "word_count", "needs_js", "links_cut")
+    page |= {name: getattr(told, name) for name in (*same, *more)}
+    page["text"] = None if told.noarchive else told.text[: settings.text_chars]
+    page["text_hash"] = fingerprint.text_hash(told.text) if told.text else None
+    simhash = fingerprint.page_simhash(told.text, settings.simhash_min_words)
+    page["simhash"] = None if simhash is None else fingerprint.to_signed(simhash)
+    made = Extract(page, rejected=Counter(told.rejected))
+    for link in told.links:
+        if link.nofollow and not settings.follow_nofollow:
+            made.rejected["nofollow"] += 1
+            continue
+        _add(made, fetch, rules, link.url, link.rel, anchor=link.anchor, nofollow=link.nofollow)
+    for feed in told.feeds:
+        _add(made, fetch, rules, feed, "feed", kind="feed")
+    page["links"] = len(made.links)
+    return made
+
+
+def _of_sitemap(fetch: Mapping[str, Any], body: bytes, page: Row, rules: Rules) -> Extract:
+    try:
+        told = sitemap.parse(body, fetch["url"])
+    except sitemap.SitemapError as error:
+        return Extract({**page, "error": f"sitemap: {error}"})
+    made = Extract(page)
+    for entry in told.urls:
+        _add(made, fetch, rules, entry.loc, "sitemap", lastmod=entry.lastmod)
+    for child in told.sitemaps:
+        _add(made, fetch, rules, child, "sitemap", kind="sitemap", depth=fetch["depth"] or 0)
+    page["links"] = len(made.links)
+    return made
+
+
+def of_redirect(fetch: Mapping[str, Any], rules: Rules) -> Extract:
+    """The link that a redirect is: its target inherits depth and the seed's priority."""
+    made = Extract(None)
+    _add(made, fetch, rules, fetch["redirect_to"], "redirect", depth=fetch["depth"] or 0)
+    return made
+
+
+def of_robots(origin: str, sitemaps: list[str], rules: Rules) -> Iterator[Row]:
+    """Rows of `links` for the sitemaps that a robots.txt names."""
+    source = f"{origin}/robots.txt"
+    fetch = {
+        "url_key": urls.url_key(source),
+        "url": source,
+        "host": urls.host_of(source),
+        "depth": 0,
+        "seed_priority": None,
+    }
+    made = Extract(None)
+    for url in sitemaps:
+        _add(made, fetch, rules, url, "sitemap", kind="sitemap", depth=0)
+    yield from made.links
+
+
+def _add(
+    made: Extract,
+    fetch: Mapping[str, Any],
+    rules: Rules,
+    url: str,
+    rel: str,
+    *,
+    anchor: str | None = None,
+    nofollow: bool = False,
+    kind: str = "page",
+    depth: int | None = None,
+    lastmod: Any = None,
+) -> None:
+    """A row for a link, or its reason under `rejected`."""
+    deep = (fetch["depth"] or 0) + 1 if depth is None else depth
+    try:
+        target = urls.normalize(url) if rel in ("sitemap", "redirect", "feed") else url
+    except UrlRejected as error:
+        made.rejected[error.reason] += 1
+        return
+    host = urls.host_of(target)
+    domain = urls.registered_domain(host)
+    if reason := trap_reason(target, deep, rules.settings.trap):
+        made.rejected[f"trap_{reason}"] += 1
+        return
+    if not (verdict := rules.scope.verdict(target, host, domain)).allowed:
+        made.rejected[f"scope_{verdict.rule}"] += 1
+        return
+    made.links.append(
+        {
+            "segment": rules.segment,
+            "parse_version": rules.parse_version,
+            "src_key": fetch["url_key"],
+            "src_url": fetch["url"],
+            "src_host": fetch["host"],
+            "rel": rel,
+            "dst_key": urls.url_key(target),
+            "dst_bucket": urls.bucket_of(domain, rules.buckets),
+            "dst_url": target,
+            "dst_host": host,
+            "dst_domain": domain,
+            "dst_kind": kind,
+            "anchor": anchor or None,
+            "nofollow": nofollow,
+            "depth": deep,
+            "seed_priority": fetch.get("seed_priority") if rel == "redirect" else None,
+            "lastmod": None if lastmod is None else str(lastmod),
+        }
+    )
