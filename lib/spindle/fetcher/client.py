@@ -12,6 +12,7 @@ import asyncio.sslproto
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -64,11 +65,15 @@ class Answer:
     failure: Outcome | None = None
     error: str | None = None
     stale: bool = False
+    refused: bool = False
 
     def header(self, name: bytes) -> str | None:
         """All values of a header (lower-case name) joined by ", ", or None (RFC 9110 5.3)."""
         values = [value for key, value in self.headers if key.lower() == name]
         return b", ".join(values).decode("latin-1") if values else None
+
+
+Admit = Callable[[str], bool]  # address -> whether a connection may be opened there now
 
 
 @dataclass(slots=True)
@@ -84,7 +89,11 @@ class _Flight:
     waiting: bool = False  # for a place among the large bodies; the server is not to blame
     ip: str | None = None
     expired: str | None = None
+    admit: Admit | None = None
+    refused: bool = False
 
+
+_flight: ContextVar[_Flight] = ContextVar("flight")  # inherited by the tasks that race for a connection
 
 Wanted = Callable[[int, str | None], bool]  # (status, content type) -> whether to read the body
 
@@ -99,7 +108,7 @@ class Client:
         self._settings, self._fetch, self._clock = settings, settings.fetch, clock
         self._flights: dict[asyncio.Task[Any], _Flight] = {}
         self._large = asyncio.Semaphore(_LARGE_BODIES)
-        self._connector = _Connector(self._flights, rule, resolver, settings.fetch)
+        self._connector = _Connector(rule, resolver, settings.fetch)
         self._session = _session(settings, self._connector)
         self._sweeper: asyncio.Task[None] | None = None
 
@@ -124,15 +133,18 @@ class Client:
         max_bytes: int,
         wanted: Wanted | None = None,
         last: bool = False,
+        admit: Admit | None = None,
     ) -> Answer:
         """GET a normalised URL. At most `max_bytes` of the body are read; none if `wanted` says so.
 
         `last`: nothing more is planned for this host, so that server and client may close the connection.
+        `admit` is asked before a new connection is opened; a kept one is used without a question.
         """
         answer = Answer(url, self._clock())
         task = asyncio.current_task()
         assert task is not None
-        flight = self._flights[task] = _Flight(self._loop.time(), self._loop.time())
+        flight = self._flights[task] = _Flight(self._loop.time(), self._loop.time(), admit=admit)
+        _flight.set(flight)
         if last:
             headers = {**(headers or {}), "Connection": "close"}
         try:
@@ -256,10 +268,8 @@ def _overdue(flight: _Flight, now: float, limits: FetchSettings) -> str | None:
 class _Connector(aiohttp.TCPConnector):
     """Notes when and where a request got its connection, and refuses addresses when a socket is about to be made."""
 
-    def __init__(
-        self, flights: dict[asyncio.Task[Any], _Flight], rule: AddressRule, resolver: Resolver, fetch: FetchSettings
-    ) -> None:
-        self._open_flights, self._rule, self._sockets_made = flights, rule, 0
+    def __init__(self, rule: AddressRule, resolver: Resolver, fetch: FetchSettings) -> None:
+        self._rule, self._sockets_made = rule, 0
         super().__init__(
             limit=0,
             resolver=resolver,
@@ -273,20 +283,22 @@ class _Connector(aiohttp.TCPConnector):
         family, kind, protocol, _, address = info
         if not self._rule.permits(address[0]):
             raise BlockedAddress(f"{address[0]}: not a public address")
+        flight = _flight.get()
+        if flight.admit is not None and not flight.admit(address[0]):
+            flight.refused = True
+            raise ConnectionRefusedError(f"{address[0]}: as many requests as it may have")
         self._sockets_made += 1
         return socket.socket(family, kind, protocol)
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Any:
         before = self._sockets_made
         connection = await super().connect(req, traces, timeout)
-        task = asyncio.current_task()
-        flight = self._open_flights.get(task) if task is not None else None
-        if flight is not None:
-            # A kept connection is handed out without a pause, so no other request can have made a socket meanwhile.
-            flight.reused = self._sockets_made == before
-            flight.connected = flight.progress = asyncio.get_running_loop().time()
-            peer = connection.transport.get_extra_info("peername") if connection.transport else None
-            flight.ip = peer[0] if peer else None
+        flight = _flight.get()
+        # A kept connection is handed out without a pause, so no other request can have made a socket meanwhile.
+        flight.reused = self._sockets_made == before
+        flight.connected = flight.progress = asyncio.get_running_loop().time()
+        peer = connection.transport.get_extra_info("peername") if connection.transport else None
+        flight.ip = peer[0] if peer else None
         return connection
 
 

@@ -87,3 +87,11 @@ def _began(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def first_start(store: Store, task: int, default: str) -> str:
+    """When the task's first attempt began (ISO 8601); `default` if that is not known."""
+    try:
+        return str(json.loads(store.get(_name(task, 1)))["started_at"])
+    except FileNotFoundError:
+        return default

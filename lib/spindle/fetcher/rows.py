@@ -6,9 +6,8 @@ that no outcome can make a row of another shape. It sends nothing and keeps noth
 
 from __future__ import annotations
 
-import email.utils
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,10 +18,15 @@ from spindle.errors import UrlRejected
 from spindle.fetcher.client import Answer
 from spindle.fetcher.journal import Place, Row
 from spindle.outcome import Outcome, of_status
+from spindle.politeness import retry_after_s
 from spindle.schema import columns
 
 _FETCH_COLUMNS = dict.fromkeys(columns("fetches"))
 _ROBOTS_COLUMNS = dict.fromkeys(columns("robots"))
+
+
+#: No span in a row is longer (a year): servers ask for 99999999999 s, which no timestamp can hold.
+MAX_SPAN_S = 366 * 86400.0
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +97,10 @@ class Origin:
     task: int
     epoch: int
     month: str | None
+    folder: str = ""  # of the segment in the warehouse
+
+    def in_warehouse(self, place: Place) -> Place:
+        return place._replace(file=f"{self.folder}/{place.file}") if self.folder else place
 
 
 def judge(answer: Answer, page: Page, limits: FetchSettings) -> Content:
@@ -166,7 +174,8 @@ def describe(row: Row, answer: Answer, content: Content) -> None:
     row["truncated"], row["content_hash"] = content.truncated, content.content_hash
     row["content_type"], row["etag"] = header(b"content-type"), header(b"etag")
     row["last_modified"], row["x_robots_tag"] = header(b"last-modified"), header(b"x-robots-tag")
-    row["retry_after_s"] = retry_after_s(header(b"retry-after"), answer.ended_at)
+    asked = retry_after_s(header(b"retry-after"), answer.ended_at)
+    row["retry_after_s"] = None if asked is None else min(asked, MAX_SPAN_S)
 
 
 def robots_row(origin: Origin, robots_of: str, host: str, bucket: int, attempted_at: float) -> Row:
@@ -178,22 +187,6 @@ def robots_row(origin: Origin, robots_of: str, host: str, bucket: int, attempted
     return row
 
 
-def retry_after_s(value: str | None, now: float) -> float | None:
-    """Seconds that a Retry-After asks for (RFC 9110 10.2.3: a number or a date); None for what makes no sense.
-
-    Zero, negative, past and unreadable values are None: the normal back-off holds.
-    """
-    text = (value or "").strip()
-    if text.isascii() and text.isdigit():
-        seconds = float(text[:15])
-    else:
-        try:
-            seconds = email.utils.parsedate_to_datetime(text).timestamp() - now
-        except (ValueError, TypeError, OverflowError, IndexError):
-            return None
-    return seconds if seconds > 0 else None
-
-
 def iso(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 UTC with microseconds and Z."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -201,9 +194,8 @@ def iso(seconds: float) -> str:
 
 def as_iso(moment: Any) -> str | None:
     """A timestamp column (datetime, naive meaning UTC; or ISO text) as `iso` writes it."""
-    if moment is None or isinstance(moment, str):
-        return moment
-    return iso((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    seconds = as_seconds(moment)
+    return None if seconds is None else iso(seconds)
 
 
 def as_seconds(moment: Any) -> float | None:
@@ -213,8 +205,3 @@ def as_seconds(moment: Any) -> float | None:
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return float((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-
-
-def month_of(row_times: Iterable[str | None]) -> str | None:
-    """`YYYY-MM` of the first time that is known."""
-    return next((text[:7] for text in row_times if text), None)

@@ -1,0 +1,198 @@
+"""One task from its listing to its manifest: `run_task` is what a Spark worker calls, `fetch_task` the same in a loop.
+
+This file decides how the parts are put together, when an attempt may begin, and what of the process is tuned. The
+course of the fetch itself is in `course`; no rule of politeness or of rows lives here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from spindle.config import Settings
+from spindle.fetcher import epoch as epochs
+from spindle.fetcher.addresses import AddressRule
+from spindle.fetcher.client import Client
+from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts
+from spindle.fetcher.resolver import Resolver
+from spindle.fetcher.rows import Origin, iso
+from spindle.fetcher.course import Course, Listing, ReadEarlier
+from spindle.segments import SegmentId
+from spindle.store import Store, open_store
+
+__all__ = ["Listing", "fetch_task", "journal_rows", "run_task"]
+
+
+def run_task(
+    listing: Listing,
+    settings: Settings,
+    root: str,
+    segment: str,
+    task: int,
+    *,
+    month: str | None = None,
+    lease_until: float | None = None,
+    scope: Callable[[str], bool] | None = None,
+) -> dict[str, Any]:
+    """Fetch one task's listing into the segment's folder of the warehouse `root`; the manifest.
+
+    Safe to run again, here or elsewhere: a finished task returns its manifest, an unfinished one goes on where its
+    journal ends. `month` (YYYY-MM) goes into the rows; nothing is sent in the last `total_timeout_s` before
+    `lease_until` (seconds since the epoch). `scope` says whether a redirect hop is wanted.
+
+    Raises:
+        Superseded: a newer attempt has taken the task over.
+        WarehouseError: the store cannot be written.
+    """
+    warehouse, folder = open_store(root), SegmentId.parse(segment).folder
+    listing = replace(listing, month=month or listing.month, lease_until=lease_until or listing.lease_until)
+
+    def read_earlier(place: Place) -> bytes:
+        return warehouse.get_range(place.file, place.offset, min(place.length, 4096))
+
+    with _quiet_collector():
+        return asyncio.run(
+            fetch_task(
+                listing,
+                settings,
+                open_store(f"{root.rstrip('/')}/{folder}"),
+                segment=segment,
+                task=task,
+                scope=scope,
+                read_earlier=read_earlier,
+                folder=folder,
+            )
+        )
+
+
+async def fetch_task(
+    listing: Listing,
+    settings: Settings,
+    store: Store,
+    *,
+    segment: str,
+    task: int,
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], Any] = asyncio.sleep,
+    scope: Callable[[str], bool] | None = None,
+    read_earlier: ReadEarlier | None = None,
+    folder: str = "",
+) -> dict[str, Any]:
+    """As `run_task`, in the running loop, into the store of the segment's folder.
+
+    `clock`: seconds since the epoch, never running backwards. `folder`: where that store lies in the warehouse; what
+    `read_earlier` reads, and what revisit records point to, is named from there.
+    """
+    clock = clock or steady_clock()
+    if (finished := manifest(store, task)) is not None:
+        return finished
+    started = iso(clock())
+    epoch = epochs.take(store, task, started)
+    try:
+        await _wait_for(epoch, settings, sleep)
+        if (finished := manifest(store, task)) is not None:
+            return finished
+        month = listing.month or epochs.first_start(store, task, started)[:7]
+        origin = Origin(segment, task, epoch.number, month, folder)
+        return await _attempt(listing, settings, store, epoch, origin, started, clock, scope, read_earlier)
+    finally:
+        epoch.release()
+
+
+async def _wait_for(epoch: epochs.Epoch, settings: Settings, sleep: Callable[[float], Any]) -> None:
+    """A predecessor that may still live finds out at its next seal; then its last request runs into its deadline."""
+    if not epoch.predecessor_is_dead:
+        await sleep(settings.fetch.seal_interval_s + settings.fetch.total_timeout_s)
+
+
+async def _attempt(
+    listing: Listing,
+    settings: Settings,
+    store: Store,
+    epoch: epochs.Epoch,
+    origin: Origin,
+    started: str,
+    clock: Callable[[], float],
+    scope: Callable[[str], bool] | None,
+    read_earlier: ReadEarlier | None,
+) -> dict[str, Any]:
+    task, resumed = origin.task, epoch.number > 1
+    earlier = sealed_parts(store, task) if resumed else []
+    journal = Journal(store, origin.segment, task, epoch.number, info=_info(settings), may_write=epoch.check)
+    rule = AddressRule(settings.network.allow_addresses)
+    resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
+    try:
+        async with Client(settings, resolver, rule, clock) as client:
+            course = Course(
+                settings,
+                store,
+                client,
+                journal,
+                origin,
+                clock=clock,
+                scope=scope,
+                read_earlier=read_earlier,
+                lease_until=listing.lease_until,
+            )
+            course.load(listing, read_parts(store, earlier), resumed=resumed)
+            await course.run()
+            course.close()
+        await journal.seal()
+        epoch.check()
+    finally:
+        journal.abandon()
+    found = {
+        "segment": origin.segment,
+        "task": task,
+        "epoch": epoch.number,
+        "started_at": started,
+        "ended_at": iso(clock()),
+        "stopped": course.stopped,
+        "parts": earlier + journal.parts,
+        "warc": journal.warc_files,
+        "counts": dict(course.counts),
+    }
+    if not store.create_exclusive(done_name(task), json.dumps(found).encode()):
+        return manifest(store, task) or found
+    return found
+
+
+def journal_rows(store: Store, task: int) -> Iterable[Row]:
+    """The records of one task: those its manifest names, or while it has none, all that are sealed."""
+    done = manifest(store, task)
+    return read_parts(store, done["parts"] if done else sealed_parts(store, task))
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since the epoch that go on evenly from now, whatever is done to the system's clock."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
+def _info(settings: Settings) -> Mapping[str, str]:
+    return {
+        "software": "Spindle/0.1",
+        "format": "WARC File Format 1.1",
+        "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "http-header-user-agent": settings.agent.user_agent,
+        "robots": "RFC 9309",
+    }
+
+
+class _quiet_collector:  # noqa: N801 - a context manager
+    """Freeze what is there and let the collector run rarely: a quarter of fetch's CPU (research/fetch.md section 1)."""
+
+    def __enter__(self) -> None:
+        self._before = gc.get_threshold()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+
+    def __exit__(self, *_: object) -> None:
+        gc.set_threshold(*self._before)
+        gc.unfreeze()
