@@ -18,10 +18,10 @@ from spindle.config import Settings
 from spindle.fetcher import epoch as epochs
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.client import Client
+from spindle.fetcher.course import Course, Listing, ReadEarlier
 from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
-from spindle.fetcher.course import Course, Listing, ReadEarlier
 from spindle.segments import SegmentId
 from spindle.store import Store, open_store
 
