@@ -24,23 +24,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NO_LIMIT = 2**31 - 1
-BINS = 1000  # of the score within a level; the cut then sorts one bin, not all that is due
 _KEYS = ["url_key", "bucket", "host", "domain", "level", "score", "fresh", "tie"]
 
 
 def due(urls: DataFrame, turn: Turn) -> DataFrame:
     """URLs whose time has come, with their aged level: waiting raises a URL one level a step, so nothing starves."""
-    now = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
-    waited = f"greatest(0, timestampdiff(SECOND, coalesce(next_fetch, discovered_at), {now}))"
-    settings = turn.settings.generate
-    level = priority.aged_level_sql("priority", waited, settings.age_level_s, settings.levels)
-    return urls.filter(f"next_fetch IS NULL OR next_fetch <= {now}").selectExpr(
+    now_s, settings = int(turn.now.timestamp()), turn.settings.generate
+    return urls.filter(f"next_fetch IS NULL OR next_fetch <= {turn.now_sql}").selectExpr(
         "url_key",
         "bucket",
         "host",
         "domain",
-        "coalesce(score, 0) AS score",
-        f"{level} AS level",
+        f"{priority.aged_score_sql(settings, now_s)} AS score",
+        f"{priority.aged_level_sql(settings, now_s)} AS level",
         "fetch_count = 0 AND failure_count = 0 AS fresh",
         f"xxhash64(url_key, {turn.seed}L) AS tie",
     )
@@ -54,7 +50,6 @@ def best_of_each_host(frame: DataFrame, most: int) -> DataFrame:
 
 def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
     """Adds `reason`: why the host lets a URL not through now, or null."""
-    now = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
     budgets = hosts.selectExpr(
         "host",
         "state",
@@ -67,7 +62,7 @@ def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFram
         *_KEYS,
         f"""CASE WHEN state = 'blocked' THEN 'host_blocked'
                  WHEN paused THEN 'host_paused'
-                 WHEN backoff_until > {now} THEN 'host_backing_off'
+                 WHEN backoff_until > {turn.now_sql} THEN 'host_backing_off'
                  WHEN host_rank > day_left THEN 'day_budget'
                  WHEN host_rank > window_budget THEN 'window_budget' END AS reason""",
     )
@@ -104,7 +99,7 @@ def selected(candidates: DataFrame, settings: Settings) -> DataFrame:
 
     A histogram over class and score bin decides; only the bin at the edge is sorted.
     """
-    binned = candidates.selectExpr("*", f"CAST(least({BINS - 1}, floor(score * {BINS})) AS INT) AS bin")
+    binned = candidates.selectExpr("*", f"{priority.score_bin_sql('score')} AS bin")
     histogram = {
         (r.level, r.fresh, r.bin): r["count"] for r in binned.groupBy("level", "fresh", "bin").count().collect()
     }

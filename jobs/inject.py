@@ -64,8 +64,8 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
         "*", *(f"{sql} AS {name}" for name, sql in defaults.items()), "CAST(NULL AS DOUBLE) quality"
     )
     source = source.selectExpr("*", f"{priority.score_sql(settings.priority)} AS score")
-    source = source.selectExpr("*", f"{priority.level_sql('score', settings.generate.levels)} AS priority")
-    source = source.selectExpr("*", f"{at} AS discovered_at", f"{at} AS next_fetch", "0 AS zero")
+    source = source.selectExpr("*", f"{priority.level_sql(settings.generate.levels)} AS priority")
+    source = source.selectExpr("*", f"{at} AS discovered_at", f"{at} AS next_fetch")
     touched = sorted(set(seeds.column("bucket").to_pylist()))
     condition = f"t.bucket IN ({', '.join(map(str, touched))}) AND t.bucket = s.bucket AND t.url_key = s.url_key"
     builder = warehouse.merge("urls", source, condition)

@@ -1,14 +1,15 @@
 """update: what a segment fetched, and the links that lead into its range, come home into `urls` and `hosts`.
 
-One MERGE a table, its condition carrying the range's literal bucket list, so that cost follows the batch. All events of
-one URL are combined into one row first. Order: hosts, urls, events, then the state; each is idempotent alone, since rows
-carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
+One MERGE a table, its condition carrying the range's literal bucket list, so that cost follows the batch. All events
+of one URL are combined into one row first. Order: hosts, urls, events, then the state; each is idempotent alone, since
+rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ def before_of(events: DataFrame, listed: DataFrame, urls: DataFrame, turn: Turn)
     hops = hops.join(listed.select("url_key"), "url_key", "left_anti")
     known = urls.select(*names).join(hops.select("bucket", "url_key").hint("broadcast"), ["bucket", "url_key"])
     blank = {name: f"CAST(NULL AS {kind})" for name, kind in facts.TYPES.items()} | schema.NEW_URL
-    at = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    at = turn.now_sql
     domain = "''"  # filled by `with_domains`: only Python knows the public suffix list
     told = {"url_key": "url_key", "bucket": "bucket", "url": "url", "host": "host", "depth": "coalesce(depth, 0)"}
     values = blank | told | {"domain": domain, "discovered_at": at, "last_outcome": "CAST(NULL AS STRING)"}
@@ -128,7 +129,7 @@ def _aggregates(columns: Mapping[str, str]) -> list[Any]:
 
 def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
     """One source row a URL: its fetch, its links, or both. `fetched` tells whether there was an event."""
-    at = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    at = turn.now_sql
     known = after.withColumnsRenamed({name: f"f_{name}" for name in after.columns})
     both = known.join(links, (known.f_url_key == links.dst_key) & (known.f_bucket == links.dst_bucket), "full")
     names = {"url_key": "dst_key", "bucket": "dst_bucket", "url": "link_url", "host": "link_host"}
@@ -167,7 +168,7 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
         "depth": linked["depth"],
         "quality": "s.quality",
     }
-    newer = f"s.fetched AND NOT (t.last_segment <=> {here}) AND (t.last_fetch IS NULL OR s.last_fetch IS NULL OR t.last_fetch <= s.last_fetch)"
+    newer = f"s.fetched AND NOT (t.last_segment <=> {here}) AND NOT coalesce(t.last_fetch > s.last_fetch, false)"
     scores = scored(turn.settings, rank | {"change_count": "s.change_count", "fetch_count": "s.fetch_count"})
     builder = builder.whenMatchedUpdate(newer, {**fetched, **linked, **scores, "last_segment": here})
     moved = "NOT s.fetched AND (s.link_depth < t.depth OR (s.link_bits & ~t.inlink_bits) <> 0)"
@@ -190,9 +191,10 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
 
 
 def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, str]:
-    """score and priority (level) as SQL over the given expressions."""
-    score = priority.score_sql(settings.priority, columns)
-    return {"score": score, "priority": priority.level_sql(score, settings.generate.levels)}
+    """score and priority (level) as SQL, the prioritiser's columns read from the given expressions."""
+    names = re.compile(rf"\b({'|'.join(columns)})\b")
+    score = names.sub(lambda match: f"({columns[match[0]]})", priority.score_sql(settings.priority))
+    return {"score": score, "priority": priority.level_sql(settings.generate.levels, score)}
 
 
 def host_rows(fetches: DataFrame, listed: DataFrame, turn: Turn) -> DataFrame:
@@ -225,15 +227,17 @@ def host_rows(fetches: DataFrame, listed: DataFrame, turn: Turn) -> DataFrame:
 
 def merge_hosts(turn: Turn, learned: DataFrame) -> None:
     """Lays what was learned over `hosts`; a row that this segment has written stays as it is."""
-    rules, now = turn.settings.recrawl, f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    rules, now = turn.settings.recrawl, turn.now_sql
     today, here = f"DATE '{turn.now:%Y-%m-%d}'", f"'{turn.segment}'"
     span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
 
     def values(streak: str, quality: str, mean: str, day: str, counts: str) -> dict[str, str]:
         down = f"s.answers = 0 AND s.failures > 0 AND {streak} >= {rules.max_failures}"
-        wait = f"{now} + make_interval(0, 0, 0, 0, 0, 0, least({rules.dead_probe_s}, {rules.retry_s} * pow(2, {streak} - 1)))"
+        seconds = f"least({rules.dead_probe_s}, {rules.retry_s} * pow(2, {streak} - 1))"
+        wait = f"{now} + make_interval(0, 0, 0, 0, 0, 0, {seconds})"
+        waits = f"s.backoff_level > 0 OR {streak} > 0"
         return {
-            "state": f"CASE WHEN {down} THEN 'dead' WHEN s.backoff_level > 0 OR {streak} > 0 THEN 'backing_off' ELSE 'up' END",
+            "state": f"CASE WHEN {down} THEN 'dead' WHEN {waits} THEN 'backing_off' ELSE 'up' END",
             "next_ok_at": "s.next_ok_at",
             "backoff_level": "s.backoff_level",
             "backoff_until": f"CASE WHEN {streak} > 0 THEN {wait} WHEN s.backoff_level > 0 THEN s.next_ok_at END",
@@ -273,7 +277,7 @@ def event_rows(fetches: DataFrame, turn: Turn) -> DataFrame:
         "row_number() OVER (ORDER BY url_key, hop) AS sequence", "'page.fetched' AS type", "started_at AS at", "url",
         "url_key", "http_status AS status", "content_hash", f"{blob} AS blob_key",
     )  # fmt: skip
-    at = f"TIMESTAMP '{turn.now:%Y-%m-%d %H:%M:%S.%f}'"
+    at = turn.now_sql
     empty = "CAST(NULL AS STRING)"
     closed = pages.agg(*_aggregates({"sequence": "coalesce(max(sequence), 0) + 1"})).selectExpr(
         "sequence", "'segment.closed' AS type", f"{at} AS at", f"{empty} AS url", "CAST(NULL AS BIGINT) AS url_key",

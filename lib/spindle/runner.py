@@ -47,6 +47,11 @@ class Turn:
         return self.now.strftime("%Y-%m")
 
     @property
+    def now_sql(self) -> str:
+        """The pinned time as a SQL literal."""
+        return f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S.%f}'"
+
+    @property
     def where(self) -> str:
         """The rows of this segment, for `Warehouse.replace`."""
         return f"segment = '{self.segment}'"
@@ -75,13 +80,13 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--now", metavar="TIME", help="ISO 8601 time to take as the present (default: the clock)")
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
-    """Defaults, then each --config, then each --set.
+def settings_of(options: argparse.Namespace, over: Sequence[config.Layer] = ()) -> Settings:
+    """Defaults, then `over`, then each --config, then each --set.
 
     Raises:
         ConfigError: see `config.build`; also a file that cannot be read.
     """
-    layers = [default_layer()]
+    layers = [default_layer(), *over]
     for name in options.config:
         try:
             layers.append(config.parse_toml(Path(name).read_text(encoding="utf-8"), name))

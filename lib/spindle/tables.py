@@ -132,6 +132,10 @@ def exists(root: str) -> bool:
     return open_store(root).exists(MARKER)
 
 
+def not_a_warehouse(root: str) -> WarehouseError:
+    return WarehouseError(f"{root} is not a warehouse (no {MARKER} in it); make one with `spindle inject`")
+
+
 def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
     """An existing warehouse.
 
@@ -142,7 +146,7 @@ def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
     try:
         marker = json.loads(store.get(MARKER))
     except FileNotFoundError:
-        raise WarehouseError(f"{root} is not a warehouse (no {MARKER} in it); make one with `spindle inject`") from None
+        raise not_a_warehouse(root) from None
     except ValueError:
         raise WarehouseError(f"{root}/{MARKER} is damaged; restore it from a backup") from None
     if marker.get("format_version") != schema.FORMAT_VERSION:

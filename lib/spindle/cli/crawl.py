@@ -1,0 +1,114 @@
+"""`spindle crawl`: the whole wheel in one process and one session. It drives the same jobs as Airflow does, in order.
+
+With --demo it starts the loopback web, crawls its seeds under demo settings, and judges politeness from the server's
+side. Decides nothing of the crawl itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spindle import runner
+from spindle.cli.summary import Crawled, show
+from spindle.config import Layer, Settings
+from spindle.errors import ConfigError, InputError
+from spindle.segments import SegmentId
+
+#: For a web of our own on loopback, where nobody minds: short delays, a short window, quick recrawls so that three
+#: turns show 304s and changes.
+DEMO: dict[str, dict[str, Any]] = {
+    "agent": {"contact": "https://localhost/demo"},
+    "generate": {"list_size": 900, "host_budget": 30},
+    "politeness": {"min_delay_s": 0.2, "duration_factor": 1.0},
+    "fetch": {"window_s": 14.0, "tail_s": 3.0, "seal_interval_s": 5.0, "total_timeout_s": 8.0, "read_timeout_s": 4.0},
+    "network": {"hosts_file_only": True, "allow_addresses": ["127.0.0.0/8"]},
+    "recrawl": {"initial_interval_s": 20, "min_interval_s": 5, "retry_s": 10},
+    "warehouse": {"buckets": 4},
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="spindle crawl", description="Turn the wheel N times from a seed list.")
+    parser.add_argument("seeds", nargs="*", metavar="FILE", help="seed lists; - is standard input")
+    parser.add_argument("--warehouse", required=True, metavar="URI", help="where the tables are, or will be made")
+    parser.add_argument("--turns", type=int, default=3, metavar="N", help="segments to run (default 3)")
+    parser.add_argument("--demo", action="store_true", help="crawl the loopback demo web instead of a seed list")
+    parser.add_argument("--demo-hosts", type=int, default=200, metavar="N", help="size of the demo web")
+    runner.add_settings(parser)
+    return runner.main("crawl", parser, _body, argv)
+
+
+def _body(options: argparse.Namespace) -> int:
+    if options.turns < 1:
+        raise InputError(f"--turns {options.turns}: at least 1")
+    if options.demo == bool(options.seeds):
+        raise InputError("give seed lists, or --demo, not both" if options.demo else "give a seed list, or --demo")
+    if not options.demo:
+        settings = runner.settings_of(options)
+        _check_contact(settings)
+        lines = [line for source in options.seeds for line in _inject_job().read_lines(source)]
+        show(turn_wheel(options, settings, lines))
+        return 0
+    with demo_web(options) as (web, layer):
+        settings = runner.settings_of(options, over=[("demo", DEMO), layer])
+        crawled = turn_wheel(options, settings, web.seeds, between_turns=web.advance)
+        crawled.log_path = web.log_path
+        show(crawled)
+    return 0
+
+
+def _check_contact(settings: Settings) -> None:
+    if not settings.agent.contact:
+        raise ConfigError(
+            "agent.contact is empty: site owners must be able to reach you; "
+            "--set agent.contact=https://example.org/crawler or a mail address"
+        )
+
+
+@contextmanager
+def demo_web(options: argparse.Namespace) -> Iterator[tuple[Any, Layer]]:
+    """The demo web in a child process, and the settings that lead to it."""
+    from spindle.demo.child import start_in_process
+
+    folder = Path(options.warehouse + "-web") if "://" not in options.warehouse else Path("var/demo-web")
+    with start_in_process(folder.absolute(), hosts=options.demo_hosts) as web:
+        print(f"demo web: {options.demo_hosts} hosts on loopback, its log in {web.log_path}")
+        yield web, ("demo web", {"network": {"hosts_file": str(web.hosts_file)}})
+
+
+def turn_wheel(
+    options: argparse.Namespace, settings: Settings, lines: Sequence[str], between_turns: Any = None
+) -> Crawled:
+    """Injects, then runs the turns one after the other, each a segment of its own; goes on where a run was broken."""
+    from spindle.jobs import fetch, generate, parse, update
+
+    inject = _inject_job()
+    warehouse = inject.ensure_warehouse(options, settings)
+    began = time.monotonic()
+    run = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S")
+    counts, faults = inject.run(warehouse, lines, settings, runner.now_of(options), SegmentId(f"inject-{run}"))
+    inject.tell(faults)
+    print(runner.summary_line("inject", run, {key: counts[key] for key in ("seeds", "inserted", "bad_lines")}))
+    crawled = Crawled(warehouse, settings, began)
+    for number in range(1, options.turns + 1):
+        segment = SegmentId(f"{run}-{number}")
+        turn = generate.open_turn(warehouse, segment, settings, options)
+        listed = runner.measured(turn, "generate", generate.run)
+        crawled.add(number, options.turns, str(segment), "generate", listed)
+        for name, job in (("fetch", fetch.run), ("parse", parse.run), ("update", update.run)):
+            crawled.add(number, options.turns, str(segment), name, runner.turn_of(warehouse, segment, name, job))
+        if between_turns is not None:
+            between_turns()
+    return crawled
+
+
+def _inject_job() -> Any:
+    from spindle.jobs import inject
+
+    return inject
