@@ -130,8 +130,9 @@ def _is_current(asked: Mapping[str, str], validators: dict[str, str]) -> bool:
     if "if-none-match" in asked:
         given = {tag.strip().removeprefix("W/") for tag in asked["if-none-match"].split(",")}
         return "ETag" in validators and bool({"*", validators["ETag"]} & given)
-    since = _http_date(asked.get("if-modified-since", ""))
-    known = _http_date(validators.get("Last-Modified", ""))
+    if "if-modified-since" not in asked or "Last-Modified" not in validators:
+        return False
+    since, known = _http_date(asked["if-modified-since"]), _http_date(validators["Last-Modified"])
     return since is not None and known is not None and known <= since
 
 

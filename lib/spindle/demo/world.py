@@ -18,6 +18,7 @@ SEEDS = 12  # fronts to start from, of the most linked hosts that are open to cr
 _IN_DEMO_DOMAIN = 0.15  # share of hosts below demo.test; the others are spread over many registered domains
 _GROUP_SIZES = (1, 1, 1, 2, 2, 3, 4, 6)  # hosts of one registered domain
 _CROSS_LINK_SHARE = 0.5  # of articles link to other hosts
+_FARM = "farm.test"
 _SMALL = 10  # pages of a host that is slow or asks for a long delay
 
 
@@ -48,6 +49,8 @@ def build_world(seed: int = 1, hosts: int = 200, pages: tuple[int, int] = (10, 6
     _weave(draft)
     oddities.scatter([_spot(draft, host) for host in draft.hosts if host.open and not host.mirror_of])
     _finish_roles(draft)
+    if farm:
+        draft.hosts[0].resources["/"].links.append(Link(f"partners.{_FARM}", "/", "Partners"))
     seeds = [host.front for host in draft.hosts if host.open and not host.mirror_of][:SEEDS]
     return World(
         seed=seed,
@@ -56,7 +59,7 @@ def build_world(seed: int = 1, hosts: int = 200, pages: tuple[int, int] = (10, 6
         examples={label: tuple(dict.fromkeys(urls)) for label, urls in draft.examples.items()},
         nowhere=(oddities.NOWHERE,),
         silent=(oddities.SILENT,),
-        farm="farm.test" if farm else "",
+        farm=_FARM if farm else "",
     )
 
 
@@ -65,11 +68,13 @@ def _name_hosts(rng: random.Random, count: int) -> list[Host]:
     for number in range(int(count * _IN_DEMO_DOMAIN)):
         flavour = sites.FLAVOURS[number % len(sites.FLAVOURS)]
         names[f"{flavour}-{number:03d}.demo.test"] = ("demo.test", flavour)
+    taken: set[str] = set()
     while len(names) < count:
-        domain = f"{words.word(rng, 'place')}-{words.word(rng)}.test".lower()
+        domain = f"{words.word(rng, 'place')}-{words.word(rng)}".lower()
+        domain += f"{len(taken)}.test" if domain in taken else ".test"
+        taken.add(domain.removesuffix(".test"))
         labels = rng.sample(["www", "blog", "news", "shop", "docs", "help"], rng.choice(_GROUP_SIZES))
-        if not any(known == domain for known, _ in names.values()):
-            names.update({f"{label}.{domain}": (domain, _flavour(label, rng)) for label in labels})
+        names.update({f"{label}.{domain}": (domain, _flavour(label, rng)) for label in labels})
     ranked = list(names.items())[:count]
     rng.shuffle(ranked)
     return [
@@ -87,6 +92,8 @@ def _assign_roles(draft: _Draft) -> None:
     for rank, host in enumerate(draft.hosts):
         role = draft.role_of[host.name] = by_rank.get(rank, "")
         roles.assign(host, role, rank, draft.hosts[rank - 1])
+        if host.lang != "en":
+            host.title = words.title(draft.rng, host.lang)  # a name that only its own charset can show
         if role:
             draft.examples[role].append(host.front)
 
