@@ -41,7 +41,8 @@ def task_rows(listed: DataFrame, hosts: DataFrame, robots: DataFrame) -> DataFra
 def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[dict[str, Any]]:
     """Runs the fetch: one Spark partition a task, hosts whole. The one action; its result is small."""
     spark = rows.sparkSession
-    work = _worker(turn.settings.to_json(), turn.warehouse.store.root, str(turn.segment), turn.month, deadline)
+    folder = f"{turn.warehouse.store.root}/{turn.segment.folder}"
+    work = _worker(turn.settings.to_json(), folder, str(turn.segment), turn.month, deadline)
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # AQE may merge or split partitions: hosts must stay whole
     try:
         placed = rows.repartitionById(tasks, rows.task).sortWithinPartitions("what", "place")
@@ -51,11 +52,11 @@ def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[
     return [json.loads(row.manifest) for row in found]
 
 
-def _worker(settings_json: str, root: str, segment: str, month: str, deadline: float) -> Any:
+def _worker(settings_json: str, folder: str, segment: str, month: str, deadline: float) -> Any:
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spindle.fetcher.task import Listing, run_task
+        from spindle.fetcher import Listing, run_task
 
         rows: dict[str, list[Any]] = {"url": [], "host": [], "robots": []}
         task = -1
@@ -67,10 +68,10 @@ def _worker(settings_json: str, root: str, segment: str, month: str, deadline: f
             return
         hosts = {row["host"]: row for row in rows["host"]}
         robots = {row["origin"]: row for row in rows["robots"]}
-        listing = Listing(rows["url"], hosts, robots)
-        made = run_task(
-            listing, from_json(settings_json), root, segment=segment, task=task, month=month, lease_until=deadline
-        )
+        for row in rows["url"]:  # the task knows files below a segment's folder
+            row["warc_file"] = row.get("warc_file") and row["warc_file"].split("/", 2)[2]
+        listing = Listing(rows["url"], hosts, robots, month, deadline)
+        made = run_task(listing, from_json(settings_json), folder, segment, task)
         yield pa.RecordBatch.from_pylist([{"task": task, "manifest": json.dumps(made)}], schema=_MANIFEST)
 
     return work

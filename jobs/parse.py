@@ -89,9 +89,7 @@ def rules_of(plain: dict[str, Any]) -> Any:
 
     settings = from_json(plain["settings"])
     scope = Scope(settings.scope, seed_hosts=plain["seed_hosts"], seed_domains=plain["seed_domains"])
-    return Rules(
-        settings, scope, plain["buckets"], plain["segment"], plain["folder"], plain["month"], plain["parse_version"]
-    )
+    return Rules(settings, scope, plain["buckets"], plain["segment"], plain["month"], plain["parse_version"])
 
 
 def rows_of(results: DataFrame, column: str, table: str) -> DataFrame:
@@ -142,7 +140,7 @@ def run(turn: Turn) -> dict[str, float]:
     fetches = warehouse.read("fetches").filter(f"month = '{turn.month}' AND {turn.where}")
     listed = warehouse.read("fetchlist").filter(turn.where)
     rules: dict[str, Any] = {"settings": turn.settings.to_json(), "buckets": warehouse.buckets, "parse_version": 1}
-    rules |= {"segment": str(turn.segment), "folder": turn.segment.folder, "month": turn.month, **seeds_of(turn)}
+    rules |= {"segment": str(turn.segment), "month": turn.month, **seeds_of(turn)}
     results = parsed(
         work_of(fetches, listed), rules, warehouse.store.root, spark.sparkContext.defaultParallelism
     ).persist()

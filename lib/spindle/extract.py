@@ -40,7 +40,6 @@ class Rules:
     scope: Scope
     buckets: int
     segment: str
-    folder: str  # of the segment's files, below the warehouse
     month: str
     parse_version: int
 
@@ -50,7 +49,7 @@ def of_record(fetch: Mapping[str, Any], read: Read, rules: Rules) -> Extract:
     page = {**_PAGE, **_identity(fetch, rules)}
     limits = rules.settings.fetch
     try:
-        message = _message(fetch, read, rules)
+        message = _message(fetch, read)
     except (warc.WarcError, FileNotFoundError) as error:
         return Extract({**page, "error": f"record: {error}"})
     encoding = _header(message, b"content-encoding")
@@ -60,14 +59,14 @@ def of_record(fetch: Mapping[str, Any], read: Read, rules: Rules) -> Extract:
     return _of_page(fetch, body, _header(message, b"content-type"), page, rules)
 
 
-def _message(fetch: Mapping[str, Any], read: Read, rules: Rules) -> warc.HttpMessage:
+def _message(fetch: Mapping[str, Any], read: Read) -> warc.HttpMessage:
     """The HTTP message that holds the body; a revisit's body lies where it points."""
     record = warc.read_record(read(fetch["warc_file"], fetch["warc_offset"], fetch["warc_length"]))
     if record.type != "revisit" or record.location is None:
         return record.http
     file, offset, length = record.location
-    whole = file if file.startswith("segment-files/") else f"{rules.folder}/{file}"
-    original = warc.read_record(read(whole, offset, length)).http
+    folder = file.removeprefix("warc/").rsplit("-", 3)[0]  # a WARC file is named after its segment
+    original = warc.read_record(read(f"segment-files/{folder}/{file}", offset, length)).http
     return warc.HttpMessage(record.http.status_line, original.headers, original.body)
 
 

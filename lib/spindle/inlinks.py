@@ -1,8 +1,8 @@
 """How many hosts link to a URL: a sketch that may be folded twice, in any order, and say the same. Pure.
 
 Linear counting (Whang, Vander-Zanden, Taylor 1990) on 64 bits: each source host sets one bit, folds are bitwise OR, so
-a rerun changes nothing and a row is rewritten at most 64 times. 64 bits count some 150 hosts well and saturate near 270;
-beyond that a priority need not tell. Each function has its SQL twin; a test holds them equal.
+a rerun changes nothing and a row is rewritten at most 64 times. 64 bits count some 150 hosts well and saturate near
+310; beyond that a priority need not tell. Each function has its SQL twin; a test holds them equal.
 """
 
 from __future__ import annotations
