@@ -1,0 +1,172 @@
+"""Which URLs this crawl is about (`Scope`), and which have the shape of an endless site (`trap_reason`).
+
+Alone decides both, and names the rule that did. Asked at inject, at link time and again at generate, since rules
+change. Takes normalised URLs; knows nothing of robots.txt, budgets, or what a host has answered so far.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from spindle.config import UNLIMITED, ScopeSettings, TrapSettings
+from spindle.errors import ConfigError, UrlRejected
+from spindle.urls import normalize_host, surt
+
+#: Why a URL looks like a trap: the closed vocabulary under which `metrics` counts.
+TRAP_REASONS = ("depth", "path_segments", "repeated_segments", "query_params", "digits")
+
+_DIGITS = re.compile(r"[0-9]+")
+
+
+class Verdict(NamedTuple):
+    """Whether a URL is in scope, and the rule that said so, in the words of the configuration."""
+
+    allowed: bool
+    rule: str
+
+
+class Scope:
+    """The scope of a crawl. A URL must pass `schemes`, `deny`, `allow` (if there are any) and `follow`, in that order.
+
+    Raises:
+        ConfigError: a rule that cannot be understood; names it.
+    """
+
+    def __init__(
+        self, settings: ScopeSettings, seed_hosts: Iterable[str] = (), seed_domains: Iterable[str] = ()
+    ) -> None:
+        self._schemes = tuple(f"{scheme.lower()}:" for scheme in settings.schemes)
+        self._deny = _Rules("deny", settings.deny)
+        self._allow = _Rules("allow", settings.allow) if settings.allow else None
+        self._follow = settings.follow
+        self._seeds = frozenset({"host": seed_hosts, "domain": seed_domains}.get(settings.follow, ()))
+
+    def verdict(self, url: str, host: str, domain: str) -> Verdict:
+        """Of a normalised URL, its host and its registered domain."""
+        if not url.startswith(self._schemes):
+            return Verdict(False, f"schemes: {url.partition(':')[0]} is not among them")
+        if rule := self._deny.first_match(url, host):
+            return Verdict(False, f"deny {rule}")
+        allowing = "" if self._allow is None else self._allow.first_match(url, host)
+        if self._allow is not None and not allowing:
+            return Verdict(False, "allow: no rule matches")
+        if self._follow != "everywhere" and (host if self._follow == "host" else domain) not in self._seeds:
+            return Verdict(False, f"follow {self._follow}: not a seed {self._follow}")
+        return Verdict(True, f"allow {allowing}" if allowing else f"follow {self._follow}")
+
+
+class _Rules:
+    """The rules of one list. Hosts and domains are looked up, so that block lists of any length cost the same."""
+
+    def __init__(self, key: str, rules: Sequence[str]) -> None:
+        self._hosts: set[str] = set()
+        self._domains: set[str] = set()
+        self._surts: list[str] = []
+        self._patterns: list[re.Pattern[str]] = []
+        for rule in rules:
+            try:
+                self._add(*rule.partition(":")[::2])
+            except (ValueError, re.error) as error:
+                raise ConfigError(f"scope.{key}: {rule!r}: {error}") from None
+
+    def first_match(self, url: str, host: str) -> str:
+        """The rule that matches, as `kind:text`, or ""."""
+        if host in self._hosts:
+            return f"host:{host}"
+        if self._domains and (parent := next((name for name in _upwards(host) if name in self._domains), "")):
+            return f"domain:{parent}"
+        if self._surts:
+            forms = (surt(url), f"{url.partition(':')[0]}://{surt(url)}")
+            if prefix := next((prefix for prefix in self._surts if any(f.startswith(prefix) for f in forms)), ""):
+                return f"surt:{prefix}"
+        return next((f"regex:{pattern.pattern}" for pattern in self._patterns if pattern.search(url)), "")
+
+    def _add(self, kind: str, text: str) -> None:
+        if not text:
+            raise ValueError("expected host:NAME, domain:NAME, surt:PREFIX or regex:PATTERN")
+        if kind in ("host", "domain"):
+            (self._hosts if kind == "host" else self._domains).add(_host_name(text))
+        elif kind == "surt":
+            self._surts.append(_surt_prefix(text))
+        elif kind == "regex":
+            self._patterns.append(re.compile(text))
+        else:
+            raise ValueError("expected host:, domain:, surt: or regex:")
+
+
+def _host_name(text: str) -> str:
+    try:
+        return normalize_host(text)
+    except UrlRejected:
+        raise ValueError("not a host name (a domain's rule takes in all below it; no `*`, port or path)") from None
+
+
+def _surt_prefix(text: str) -> str:
+    if not re.match(r"(https?://)?\(", text):
+        raise ValueError("a SURT starts with '(' or 'http://(', for example surt:(org,example,")
+    return text
+
+
+def _upwards(host: str) -> Iterator[str]:
+    """The host and the domains above it: a.b.c, b.c, c."""
+    while host:
+        yield host
+        host = host.partition(".")[2]
+
+
+def trap_reason(url: str, depth: int, settings: TrapSettings) -> str | None:
+    """Why a normalised URL at this many links from a seed looks like a trap: one of TRAP_REASONS, or None."""
+    return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
+
+
+def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:
+    """As `trap_reason`, in a sentence for a person."""
+    return next((f"{reason}: {text}" for reason, text in _suspicions(url, depth, settings)), None)
+
+
+def _suspicions(url: str, depth: int, settings: TrapSettings) -> Iterator[tuple[str, str]]:
+    if _exceeds(depth, settings.max_depth):
+        yield "depth", f"{depth} links from a seed, more than trap.max_depth = {settings.max_depth}"
+    path, _, query = url[url.index("/", 8) :].partition("?")
+    segments = path.split("/")[1:]
+    if _exceeds(len(segments), settings.max_path_segments):
+        yield "path_segments", f"{len(segments)}, more than trap.max_path_segments = {settings.max_path_segments}"
+    if text := _repetition(segments, settings.max_repeated_segments):
+        yield "repeated_segments", f"{text} (trap.max_repeated_segments = {settings.max_repeated_segments})"
+    parameters = query.count("&") + 1 if query else 0
+    if _exceeds(parameters, settings.max_query_params):
+        yield "query_params", f"{parameters}, more than trap.max_query_params = {settings.max_query_params}"
+    digits = max(map(len, _DIGITS.findall(url, url.index("/", 8))), default=0)
+    if _exceeds(digits, settings.max_url_digits_run):
+        yield "digits", f"{digits} in a row, more than trap.max_url_digits_run = {settings.max_url_digits_run}"
+
+
+def _exceeds(count: int, limit: int) -> bool:
+    return limit != UNLIMITED and count > limit
+
+
+def _repetition(segments: Sequence[str], limit: int) -> str:
+    """The repetition that makes a loop, or "". Numbers do not count: dates and shards repeat them (/11/11/11/)."""
+    if limit == UNLIMITED or len(set(segments)) == len(segments):
+        return ""
+    for size in range(1, len(segments) // (limit + 1) + 1):
+        if block := _block_in_a_row(segments, size, limit + 1):
+            return f"/{'/'.join(block)} stands {limit + 1} times in a row"
+    names = Counter(name for name in segments if name and not name.isdecimal())
+    return next((f"/{name} occurs {count} times" for name, count in names.most_common(1) if count > 2 * limit), "")
+
+
+def _block_in_a_row(segments: Sequence[str], size: int, times: int) -> Sequence[str]:
+    """A block of so many segments that stands so many times in a row. It does so where a segment equals the one
+    `size` places on for `size * (times - 1)` places."""
+    equal = 0
+    for place in range(len(segments) - size):
+        equal = equal + 1 if segments[place] == segments[place + size] else 0
+        if equal >= size * (times - 1):
+            block = segments[place - equal + 1 : place - equal + 1 + size]
+            if not all(name.isdecimal() for name in block):
+                return block
+    return ()
