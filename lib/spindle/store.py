@@ -206,7 +206,7 @@ def _explained(path: Path) -> Iterator[None]:
     """Foreign errors are translated once, at this door."""
     try:
         yield
-    except (FileNotFoundError, FileExistsError):
+    except FileNotFoundError:
         raise
     except OSError as error:
         hints = {
