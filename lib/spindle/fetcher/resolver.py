@@ -7,6 +7,7 @@ allowed is `addresses`' decision. One resolver belongs to one loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -138,9 +139,8 @@ class Resolver(AbstractResolver):
             addresses = self._lookup(name)
         except (OSError, UnicodeError):  # UnicodeError: a label that IDNA refuses
             addresses = []
-        loop = answer.get_loop()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._done, answer, addresses)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            answer.get_loop().call_soon_threadsafe(self._done, answer, addresses)
 
     def _done(self, answer: asyncio.Future[list[str]], addresses: list[str]) -> None:
         self._slots.release()
@@ -172,8 +172,10 @@ def _target(text: str) -> tuple[str, int | None] | None:
     """`1.2.3.4`, `1.2.3.4:80`, `::1` or `[::1]:80` as address and port."""
     address, port = text, ""
     if text.startswith("["):
-        address, _, port = text[1:].partition("]")
-        port = port.removeprefix(":")
+        address, closed, port = text[1:].partition("]")
+        if not closed or not (port == "" or port.startswith(":")):
+            return None
+        port = port[1:]
     elif text.count(":") == 1:
         address, _, port = text.partition(":")
     try:
