@@ -170,6 +170,7 @@ class ParseSettings:
     follow_forms: bool
     meta_robots: bool
     x_robots_tag: bool
+    detect_language: bool
     simhash_min_words: Annotated[int, Range(1)]
     timeout_s: Annotated[float, Range(0.001)]
     memory_bytes: Annotated[int, Range(1)]
