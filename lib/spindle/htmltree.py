@@ -1,0 +1,109 @@
+"""From a page's text to a tree, whatever the page is.
+
+This file alone knows how hostile markup is brought within bounds before the parser sees it, and that XHTML is XML.
+The parser (lexbor, WHATWG tree rules) is linear but for two things, each quadratic: elements nested very deep (every
+block start tag looks through all open elements for a <p>) and very many attributes on one tag. It knows nothing of
+what is looked for in the tree.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lxml import etree
+from selectolax.lexbor import LexborHTMLParser
+
+MAX_DEPTH = 2000  # open elements; browsers stop at 512. 2,000 cost the parser 10 ms
+MAX_ATTRIBUTES = 1000  # of one tag; 1,000 cost 3 ms
+_SUSPECT_CHARS = 65_536  # nothing shorter can cost more than half a second, whatever it is
+_SUSPECT_TAGS = 5000  # start tags; fewer cannot either
+_STRIDE = 8192  # characters without a ">" that make a tag suspect of too many attributes
+
+_WITHOUT_EVENTS = 1  # LexborDocumentOptions.WO_EVENTS: nobody watches this tree
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)")
+_WHOLE_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)[^<>]*>?")
+_START = re.compile(r"<[a-zA-Z]")
+_ATTRIBUTE = re.compile(r"[\s/]*[^\s/>][^\s/>=]*(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>][^\s>]*)?)?")
+_XHTML = re.compile(r"<html[^>]{0,1000}http://www\.w3\.org/1999/xhtml|<!DOCTYPE\s+html", re.IGNORECASE)
+
+#: Elements that end themselves, or that the next of their kind ends, so that they do not nest.
+_NOT_NESTING = frozenset(
+    "area base br col embed hr img input link meta param source track wbr p li dt dd option optgroup tr td th thead"  # noqa: SIM905 a list of words reads better
+    " tbody tfoot a button nobr rp rt body html head".split()
+)
+#: What is left of a page that nests too deep: enough to find its links, its head and what is not text.
+_KEPT = frozenset(
+    "a area base link meta iframe frame frameset form title script style noscript template textarea".split()  # noqa: SIM905
+)
+
+
+def parse(text: str, xml: bool = False) -> LexborHTMLParser:
+    """The tree of a page; never raises. `xml`: it came as an XML media type."""
+    if xml:
+        text = _as_html(text) or text
+    return LexborHTMLParser(tame(text), options=_WITHOUT_EVENTS)
+
+
+def tame(text: str) -> str:
+    """The same text unless parsing it would take quadratic time: then flat, or with its endless tags cut."""
+    if len(text) <= _SUSPECT_CHARS:
+        return text
+    if text.count("<") - text.count("</") > _SUSPECT_TAGS and _nests_too_deep(text):
+        text = _WHOLE_TAG.sub(lambda tag: tag[0] if tag[2].lower() in _KEPT else " ", text)
+    return _with_short_tags(text)
+
+
+def _nests_too_deep(text: str) -> bool:
+    """Counted for each kind of element, so that wrong end tags hide nothing."""
+    open_now: dict[str, int] = {}
+    depth = 0
+    for end, name in _TAG.findall(text):
+        name = name.lower()
+        if name in _NOT_NESTING:
+            continue
+        count = open_now.get(name, 0)
+        if not end:
+            open_now[name] = count + 1
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif count:
+            open_now[name] = count - 1
+            depth -= 1
+    return False
+
+
+def _with_short_tags(text: str) -> str:
+    """Attributes after the thousandth are cut out of their tag."""
+    kept, done, looked = [], 0, 0
+    for place in range(0, len(text) - _STRIDE, _STRIDE):
+        if place < looked or text.find(">", place, place + _STRIDE) >= 0:
+            continue
+        tag = _START.search(text, max(looked, text.rfind(">", looked, place) + 1), place + _STRIDE)
+        looked = place + _STRIDE - 1
+        if tag:
+            cut = _attributes_end(text, tag.start(), MAX_ATTRIBUTES)
+            kept.append(text[done:cut])
+            done = looked = _attributes_end(text, cut, len(text))
+    return "".join(kept) + text[done:] if kept else text
+
+
+def _attributes_end(text: str, place: int, count: int) -> int:
+    while count and (attribute := _ATTRIBUTE.match(text, place)):
+        place, count = attribute.end(), count - 1
+    return place
+
+
+def _as_html(text: str) -> str | None:
+    """XHTML as HTML markup, so that <script/> and <a/> end where XML ends them; None if it is not well-formed XHTML.
+
+    No entity is expanded, no DTD read, nothing fetched.
+    """
+    if not _XHTML.search(text[:4096]):
+        return None
+    try:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8")
+        root = etree.fromstring(text.encode("utf-8", "replace"), parser)
+        return etree.tostring(root, method="html", encoding="unicode")
+    except (etree.XMLSyntaxError, ValueError):
+        return None

@@ -1,0 +1,189 @@
+"""The links of a page: which elements link, with what base, how they are folded, counted and cut.
+
+This file alone decides that. What a URL is belongs to `urls`, which of them are worth a row to the parse job. Every
+link that is not kept is counted under a reason: those of `urls.REJECT_REASONS`, and `self`, `duplicate`,
+`page_nofollow`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from selectolax.lexbor import LexborNode
+
+from spindle.errors import UrlRejected
+from spindle.refresh import parse_refresh
+from spindle.urls import Normalizer, Target, resolve
+
+#: Elements that may link; the selector of one walk over the tree, in page order.
+ELEMENTS = "a,area,iframe,frame,link,meta,base,form"
+
+_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
+_LINK_RELS = {
+    "canonical": "canonical",
+    "next": "next",
+    "prev": "prev",
+    "previous": "prev",
+    "amphtml": "amphtml",
+    "alternate": "alternate",
+}
+_SOURCES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
+_ANCHOR_SCAN = 10  # times the anchor's length is read for it: the rest is white space, or too much
+_BATCH = 2000  # links normalised at a time, so that a page of a million costs what its first thousands cost
+
+
+class Link(NamedTuple):
+    """`rel` says how the page links: a, area, frame, iframe, refresh, form, or next, prev, alternate, canonical,
+    amphtml of a <link>. `nofollow`: every one of the page's links to this URL says so. `anchor`: the first that is
+    not empty.
+    """
+
+    url: str
+    anchor: str
+    nofollow: bool
+    rel: str
+    key: int
+    host: str
+
+
+class Candidate(NamedTuple):
+    """An href as it stands in the page."""
+
+    href: str
+    rel: str
+    nofollow: bool
+    node: LexborNode | None  # whose text is the anchor
+    feed: bool = False
+
+
+@dataclass(slots=True)
+class Found:
+    """The links of a page in its order, each URL once."""
+
+    links: dict[str, Link] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
+    cut: int = 0  # links that were not looked at: the page had its full number
+    canonical: str | None = None
+    feeds: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRules:
+    """What holds for the links of any page."""
+
+    normalizer: Normalizer
+    max_links: int
+    anchor_chars: int
+    forms: bool
+
+
+def base_of(nodes: Iterable[LexborNode], url: str) -> str:
+    """The page's base URL: the first <base> with an http(s) href, itself resolved against the page (HTML 4.2.3)."""
+    for node in nodes:
+        href = node.attributes.get("href") if node.tag == "base" else None
+        if href is not None:
+            try:
+                base = resolve(href.strip(), url)
+            except UrlRejected:
+                continue
+            if base.startswith(("http://", "https://")):
+                return base
+    return url
+
+
+def candidates(nodes: Iterable[LexborNode], forms: bool) -> Iterator[Candidate]:
+    """Every href that counts, in page order."""
+    for node in nodes:
+        tag = node.tag
+        if (source := _SOURCES.get(tag or "")) is not None:
+            attributes = node.attributes
+            href = attributes.get(source)
+            if href is None and (href := attributes.get("xlink:href")) is None:  # SVG
+                if source not in attributes:
+                    continue
+                href = ""
+            rel = attributes.get("rel")
+            yield Candidate(href, tag or "", rel is not None and "nofollow" in rel.lower().split(), node)
+        elif tag == "link":
+            yield from _of_link(node.attributes)
+        elif tag == "meta":
+            yield from _of_meta(node.attributes)
+        elif tag == "form" and forms:
+            yield from _of_form(node.attributes)
+
+
+def _of_link(attributes: dict[str, str | None]) -> Iterator[Candidate]:
+    href = attributes.get("href")
+    rels = (attributes.get("rel") or "").lower().split()
+    kind = next((_LINK_RELS[rel] for rel in rels if rel in _LINK_RELS), None)
+    if href and kind and "stylesheet" not in rels:
+        essence = (attributes.get("type") or "").split(";")[0].strip().lower()
+        yield Candidate(href, kind, "nofollow" in rels, None, "alternate" in rels and essence in _FEED_TYPES)
+
+
+def _of_meta(attributes: dict[str, str | None]) -> Iterator[Candidate]:
+    if (attributes.get("http-equiv") or "").strip().lower() == "refresh":
+        refresh = parse_refresh(attributes.get("content") or "")
+        if refresh and refresh.url:
+            yield Candidate(refresh.url, "refresh", False, None)
+
+
+def _of_form(attributes: dict[str, str | None]) -> Iterator[Candidate]:
+    if (attributes.get("method") or "get").strip().lower() == "get" and attributes.get("action"):
+        yield Candidate(attributes["action"] or "", "form", False, None)
+
+
+def collect(found: Sequence[Candidate], base: str, url: str, encoding: str, rules: LinkRules) -> Found:
+    """The page's links: normalised, folded, without those to itself (`url`, normalised), at most `max_links`.
+
+    `encoding`: the label in which browsers escape the queries of this page's links (WHATWG URL 4.4).
+    """
+    made = Found()
+    for start in range(0, len(found), _BATCH):
+        part = found[start : start + _BATCH]
+        targets = rules.normalizer.links([candidate.href for candidate in part], base, encoding)
+        for offset, (candidate, target) in enumerate(zip(part, targets, strict=True)):
+            if isinstance(target, UrlRejected):
+                made.rejected[target.reason] += 1
+            elif not _add(made, candidate, target, url, rules):
+                made.cut = len(found) - start - offset
+                return made
+    return made
+
+
+def _add(made: Found, candidate: Candidate, target: Target, url: str, rules: LinkRules) -> bool:
+    """Takes one link in; False when the page has its full number and this one is new."""
+    goal = target.url
+    if candidate.rel == "canonical" and made.canonical is None:
+        made.canonical = goal
+    if goal == url:
+        made.rejected["self"] += 1
+        return True
+    if candidate.feed and goal not in made.feeds:
+        made.feeds.append(goal)
+    if (known := made.links.get(goal)) is not None:
+        made.rejected["duplicate"] += 1
+        if not known.anchor or (known.nofollow and not candidate.nofollow):
+            anchor = known.anchor or _anchor(candidate, rules.anchor_chars)
+            made.links[goal] = known._replace(anchor=anchor, nofollow=known.nofollow and candidate.nofollow)
+        return True
+    if len(made.links) == rules.max_links:
+        return False
+    anchor = _anchor(candidate, rules.anchor_chars)
+    made.links[goal] = Link(goal, anchor, candidate.nofollow, candidate.rel, target.key, target.host)
+    return True
+
+
+def _anchor(candidate: Candidate, chars: int) -> str:
+    """The link's text, white space folded; that of its picture where it has none."""
+    node = candidate.node
+    if node is None or candidate.rel in ("frame", "iframe"):
+        return ""
+    text = " ".join(node.text()[: _ANCHOR_SCAN * chars].split())[:chars]
+    if not text:
+        picture = node if candidate.rel == "area" else node.css_first("img[alt]")
+        text = " ".join((picture.attributes.get("alt") or "").split())[:chars] if picture is not None else ""
+    return text

@@ -1,0 +1,160 @@
+"""What a page says about itself besides text and links: title, description, language, dates, Open Graph, JSON-LD.
+
+This file alone decides which of several statements is believed. It fetches nothing and checks nothing against others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from spindle.webdate import normal_date
+
+MAX_CHARS = 2000  # of a title or description
+_JSON_CHARS = 262_144  # of one JSON-LD script; longer ones are product catalogues
+_JSON_SCRIPTS = 8
+_JSON_NODES = 1000
+_DETECT_CHARS = 600  # of text for language detection; more changes the verdict rarely and costs linearly
+_DETECT_MIN_CHARS = 60
+
+_LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
+#: Metas in the order in which they are believed; names and properties alike.
+_PUBLISHED = ("article:published_time", "og:article:published_time", "datepublished", "date", "dc.date", "pubdate")
+_MODIFIED = ("article:modified_time", "og:updated_time", "datemodified", "last-modified", "dcterms.modified")
+_APP_ROOTS = (
+    "#root:empty,#app:empty,#__next:empty,#__nuxt:empty,#___gatsby:empty,app-root:empty,[ng-app],[data-reactroot]:empty"
+)
+MIN_WORDS_WITHOUT_JS = 25  # a page with as many words has something to say to everybody
+
+
+def metas_of(nodes: Iterable[LexborNode]) -> list[tuple[str, str]]:
+    """(name, property, itemprop or http-equiv; content) of the metas among the nodes, in page order."""
+    found = []
+    for node in nodes:
+        if node.tag == "meta":
+            attributes = node.attributes
+            content = attributes.get("content")
+            if content is not None:
+                names = (attributes.get(key) for key in ("name", "property", "itemprop", "http-equiv"))
+                found += [(name.strip().lower(), content) for name in names if name]
+    return found
+
+
+def first(metas: Iterable[tuple[str, str]], *names: str) -> str | None:
+    """The first content that is not blank under the first of the names that has one; white space folded."""
+    known: dict[str, str] = {}
+    for name, content in metas:
+        if name in names and name not in known and (text := _short(content)):
+            known[name] = text
+    return next((known[name] for name in names if name in known), None)
+
+
+def title_of(tree: LexborHTMLParser, metas: Iterable[tuple[str, str]]) -> str | None:
+    """The document's title (HTML 3.1.3: the first <title>, but not an SVG's), else Open Graph's."""
+    for node in tree.css("title"):
+        if (node.parent is None or node.parent.tag not in ("svg", "g", "symbol", "a")) and (
+            text := _short(node.text())
+        ):
+            return text
+    return first(metas, "og:title")
+
+
+def declared_language(tree: LexborHTMLParser, metas: Iterable[tuple[str, str]]) -> str | None:
+    """The primary subtag (RFC 5646 2.2.1) of what the page declares, in lower case."""
+    attributes = tree.root.attributes if tree.root else {}
+    told = (attributes.get("lang"), attributes.get("xml:lang"), first(metas, "content-language", "og:locale"))
+    for text in told:
+        if text and (match := _LANGUAGE.fullmatch(text.split(",")[0].strip())):
+            return match[1].lower()
+    return None
+
+
+def detected_language(text: str) -> str | None:
+    """The likeliest language (ISO 639-1) of enough text, or None."""
+    sample = text[:_DETECT_CHARS]
+    if len(sample) < _DETECT_MIN_CHARS:
+        return None
+    language = str(_identifier()(sample)[0])
+    return None if language in ("zxx", "und", "mul") else language  # no language, unknown, several: ISO 639-2
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid import classify  # type: ignore[import-untyped]  # its model takes half a second to load
+
+    return classify
+
+
+def published(metas: Iterable[tuple[str, str]], linked: Mapping[str, str]) -> str | None:
+    return _date(metas, _PUBLISHED, linked.get("datePublished"))
+
+
+def modified(metas: Iterable[tuple[str, str]], linked: Mapping[str, str]) -> str | None:
+    return _date(metas, _MODIFIED, linked.get("dateModified"))
+
+
+def _date(metas: Iterable[tuple[str, str]], names: tuple[str, ...], linked: str | None) -> str | None:
+    told = ((linked,), *((content for name, content in metas if name == wanted) for wanted in names))
+    return next((date for group in told for text in group if (date := normal_date(text))), None)
+
+
+def open_graph(metas: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The first value of each og: property."""
+    graph: dict[str, str] = {}
+    for name, content in metas:
+        if name.startswith("og:") and (text := _short(content)):
+            graph.setdefault(name[3:], text)
+    return graph
+
+
+def linked_data(tree: LexborHTMLParser) -> dict[str, str]:
+    """Of the page's JSON-LD the first @type, headline and dates; what is no JSON gives nothing."""
+    found: dict[str, str] = {}
+    for script in tree.css('script[type="application/ld+json" i]')[:_JSON_SCRIPTS]:
+        text = script.text()
+        if len(text) <= _JSON_CHARS:
+            for thing in _things(text):
+                for key in ("@type", "headline", "datePublished", "dateModified"):
+                    if isinstance(value := thing.get(key), str) and (value := _short(value)):
+                        found.setdefault(key, value)
+    return found
+
+
+def _things(text: str) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON text, outer ones first."""
+    try:
+        waiting = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return
+    for _ in range(_JSON_NODES):
+        if not waiting:
+            return
+        thing = waiting.pop(0)
+        if isinstance(thing, dict):
+            yield thing
+            waiting += [value for value in thing.values() if isinstance(value, dict | list)]
+        elif isinstance(thing, list):
+            waiting += thing[:_JSON_NODES]
+
+
+def needs_js(tree: LexborHTMLParser) -> bool:
+    """Whether scripts write a page that has hardly a word: an empty element where the common frameworks mount, or a
+    <noscript> that talks of JavaScript. The tree must be whole.
+    """
+    if not tree.css("script"):
+        return False
+    told = " ".join(node.text() for node in tree.css("noscript")[:8]).lower()
+    return "javascript" in told or bool(tree.css(_APP_ROOTS))
+
+
+def _short(text: str) -> str:
+    """White space folded, cut, and without what cannot be stored but JSON can spell: NUL and halves of characters."""
+    text = " ".join(text[: 10 * MAX_CHARS].split())[:MAX_CHARS]
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
