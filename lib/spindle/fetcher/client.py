@@ -34,9 +34,6 @@ _RATE_GRACE_S = 10.0  # before a transfer's rate is judged
 _LARGE_BYTES = 1 << 20  # a body beyond this needs one of a few places, so that many of them cannot fill the memory
 _LARGE_BODIES = 8
 _MAX_FIELDS = 256  # header lines of an answer
-_FREE_CONTEXT = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for verify_tls = false
-_FREE_CONTEXT.check_hostname = False
-_FREE_CONTEXT.verify_mode = ssl.CERT_NONE
 
 
 @dataclass(slots=True)
@@ -275,7 +272,7 @@ class _Connector(aiohttp.TCPConnector):
             resolver=resolver,
             use_dns_cache=False,
             keepalive_timeout=fetch.keep_dead_connections_s,
-            ssl=True if fetch.verify_tls else _FREE_CONTEXT,
+            ssl=_tls(fetch.verify_tls),
             socket_factory=self._make_socket,
         )
 
@@ -300,6 +297,16 @@ class _Connector(aiohttp.TCPConnector):
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         flight.ip = peer[0] if peer else None
         return connection
+
+
+def _tls(verify: bool) -> ssl.SSLContext:
+    """Made for each task, so that SSL_CERT_FILE and the system's authorities count as they are now."""
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _session(settings: Settings, connector: _Connector) -> aiohttp.ClientSession:
@@ -346,12 +353,9 @@ def _translate(error: Exception, answer: Answer, flight: _Flight) -> None:
         answer.truncated = "disconnect"
         if answer.failure is Outcome.CONNECT_ERROR:
             answer.failure = Outcome.PROTOCOL_ERROR  # the connection was there; the message broke off
-    answer.stale = (
-        answer.status is None and flight.reused and isinstance(error, aiohttp.ClientOSError | ConnectionError)
-    )
-    answer.stale = answer.stale or (
-        answer.status is None and flight.reused and isinstance(error, aiohttp.ServerDisconnectedError)
-    )
+    lost = isinstance(error, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError | ConnectionError)
+    answer.stale = answer.status is None and flight.reused and lost
+    answer.refused = flight.refused and flight.connected is None
 
 
 def _outcome_of(error: Exception, flight: _Flight) -> Outcome:
