@@ -130,7 +130,8 @@ def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:
 def _suspicions(url: str, depth: int, settings: TrapSettings) -> Iterator[tuple[str, str]]:
     if _exceeds(depth, settings.max_depth):
         yield "depth", f"{depth} links from a seed, more than trap.max_depth = {settings.max_depth}"
-    path, _, query = url[url.index("/", 8) :].partition("?")
+    tail = url[url.index("/", 8) :]
+    path, _, query = tail.partition("?")
     segments = path.split("/")[1:]
     if _exceeds(len(segments), settings.max_path_segments):
         yield "path_segments", f"{len(segments)}, more than trap.max_path_segments = {settings.max_path_segments}"
@@ -139,9 +140,10 @@ def _suspicions(url: str, depth: int, settings: TrapSettings) -> Iterator[tuple[
     parameters = query.count("&") + 1 if query else 0
     if _exceeds(parameters, settings.max_query_params):
         yield "query_params", f"{parameters}, more than trap.max_query_params = {settings.max_query_params}"
-    digits = max(map(len, _DIGITS.findall(url, url.index("/", 8))), default=0)
-    if _exceeds(digits, settings.max_url_digits_run):
-        yield "digits", f"{digits} in a row, more than trap.max_url_digits_run = {settings.max_url_digits_run}"
+    if _exceeds(len(tail), settings.max_url_digits_run):  # no shorter text has so many digits
+        digits = max(map(len, _DIGITS.findall(tail)), default=0)
+        if digits > settings.max_url_digits_run:
+            yield "digits", f"{digits} in a row, more than trap.max_url_digits_run = {settings.max_url_digits_run}"
 
 
 def _exceeds(count: int, limit: int) -> bool:

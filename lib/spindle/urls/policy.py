@@ -150,14 +150,12 @@ def normalize_host(host: str) -> str:
     Raises:
         UrlRejected: bad_host.
     """
-    if not re.search(r"[/\\?#@]", host):
+    if not re.search(r"[/\\?#@]|:[^]]*$", host):
         try:
             authority = resolve(f"https://{host}/").partition("://")[2].partition("/")[0]
         except UrlRejected:
             authority = ""
-        normal, port = _normal_authority(authority)
-        if not port:
-            return normal
+        return _normal_authority(authority)[0]
     raise UrlRejected("bad_host", "not a host name")
 
 

@@ -17,7 +17,9 @@ REJECT_REASONS = frozenset({"empty", "not_absolute", "bad_base", "scheme", "bad_
 
 _C0_AND_SPACE = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_AUTHORITY = re.compile(r"(?:https?:)?[/\\]*(?:[^/\\?#]*@)?(?:\[[^]/\\?#]*\]|[^:/\\?#]*):?([^/\\?#]*)", re.IGNORECASE)
+_AUTHORITY = re.compile(
+    r"(?:https?:)?[/\\]*(?:[^/\\?#]*@)?(?:\[[^]/\\?#]*\]|[^:[/\\?#]*)(?::([^/\\?#]*))?", re.IGNORECASE
+)
 
 
 def resolve(url: str, base: str | None = None, encoding: str = "utf-8") -> str:
@@ -80,7 +82,7 @@ def _why_not(url: str, base: str | None) -> str:
     if base is None and not has_scheme(text):
         return "not_absolute" if text else "empty"
     match = _AUTHORITY.match(text)
-    port = match[1] if match else ""
+    port = match[1] if match else None
     return "bad_port" if port and not (port.isdecimal() and int(port[-9:]) < 65536) else "bad_host"
 
 
