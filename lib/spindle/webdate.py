@@ -12,6 +12,7 @@ from email.utils import parsedate_tz
 FIRST_YEAR, LAST_YEAR = 1990, 2100  # outside lie typing errors and epochs, not pages
 
 _DAY = re.compile(r"\s*(\d{4})(?:-?(\d\d)(?:-?(\d\d))?)?\s*")
+_ZONE = re.compile(r"(?:[+-]\d{4}|\b[A-Za-z]{1,4})\s*(?:\(.*\))?$")  # without one an RFC 5322 date may be off by a day
 _MAX_CHARS = 64
 
 
@@ -50,12 +51,12 @@ def _instant(text: str) -> str | None:
 
 
 def _rfc5322(text: str) -> str | None:
-    parts = parsedate_tz(text)
-    if parts is None or parts[9] is None or not _plausible(parts[0]):
+    parts = parsedate_tz(text) if _ZONE.search(text) else None
+    if parts is None or not _plausible(parts[0]):
         return None
     try:
         moment = datetime(*parts[:6], tzinfo=UTC)
-        return datetime.fromtimestamp(moment.timestamp() - parts[9], UTC).isoformat(timespec="seconds")
+        return datetime.fromtimestamp(moment.timestamp() - (parts[9] or 0), UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         return None
 
