@@ -466,6 +466,39 @@ def test_the_short_cut_is_the_law_for_all_shared_cases() -> None:
             assert plain(target) == by_the_law(normalizer, href, base, "utf-8"), (href, base)
 
 
+@pytest.mark.parametrize(
+    "href",
+    [
+        "b #c",
+        " b",
+        "b ",
+        "/b\x00#c",
+        "\\\\g.example/x",
+        "b\\c",
+        "..;sid=0123456789abcdef",
+        "b/../..//c",
+        "../../../..",
+        ".",
+    ]
+    + [
+        "?b&a&gclid=1#x",
+        "b:c",
+        "./b:c",
+        "https:b",
+        "http:/b",
+        "HTTPS://H.example/b",
+        "https://h.example?b",
+        "//h.example:443",
+    ],
+)
+def test_the_short_cut_is_the_law_where_joining_misleads(href: str) -> None:
+    normalizer = Normalizer(DEFAULTS)
+    base = "https://h.example/a/b/c"
+    assert plain(normalizer.links([href], base)[0]) == by_the_law(normalizer, href, base, "utf-8")
+    (target,) = normalizer.links([href], base)  # now the host is known
+    assert plain(target) == by_the_law(normalizer, href, base, "utf-8")
+
+
 def test_links_answer_in_order_and_fold_nothing() -> None:
     targets = urls.normalize_links(["/b", "#x", "mailto:a", "/b"], "http://a/")
     assert [plain(target) if isinstance(target, UrlRejected) else target.url for target in targets] == [

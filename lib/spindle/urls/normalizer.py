@@ -51,6 +51,7 @@ class _Page(NamedTuple):
 
 
 _new = tuple.__new__  # a third cheaper than the constructor, on the path of every link
+_FOREIGN = UrlRejected("scheme", "only http and https are fetched")  # for mailto:, javascript:, ... on every page
 _NOWHERE = _Page(None, "", "", "", "", "", "")
 
 
@@ -79,7 +80,7 @@ class Normalizer:
     def by_the_law(self, url: str, base: str | None = None, encoding: str = "utf-8") -> str:
         """As `normalize`, always the long way round: the measure of the short cut."""
         if foreign_scheme(url):
-            raise UrlRejected("scheme", "only http and https are fetched")
+            raise UrlRejected(_FOREIGN.reason, _FOREIGN.detail)
         return self._policy.apply(resolve(url, base, encoding))
 
     def links(self, hrefs: Sequence[str], base: str, encoding: str = "utf-8") -> list[Target | UrlRejected]:
@@ -95,6 +96,8 @@ class Normalizer:
         origin, host, tail = self._placed(href, page)
         url = self._short_cut(origin, host, tail)
         if url is None:
+            if ":" in href and foreign_scheme(href):
+                return _FOREIGN
             try:
                 url = self._longer_way(href, page, encoding, origin + tail if host and tail else "")
             except UrlRejected as rejected:
@@ -180,11 +183,12 @@ class Normalizer:
 
     def _page(self, base: str) -> _Page:
         try:
-            href = self._of_absolute(base) or resolve(base)
-            origin, host, _ = parts(self._of_absolute(href) or self._remember(self._policy.apply(href)))
+            normal = self._of_absolute(base)
+            href = normal or resolve(base)
+            origin, host, _ = parts(normal or self._remember(self._policy.apply(href)))
         except UrlRejected:
             return _NOWHERE._replace(base=base)
-        tail = "/" + href.partition("#")[0].partition("://")[2].partition("/")[2]
+        tail = href.partition("#")[0][href.index("/", 8) :]
         path = tail.partition("?")[0]
         return _Page(href, origin[: origin.index("/")], origin, host, path[: path.rindex("/") + 1], path, tail)
 
