@@ -479,8 +479,6 @@ def test_the_short_cut_is_the_law_for_all_shared_cases() -> None:
         "b/../..//c",
         "../../../..",
         ".",
-    ]
-    + [
         "?b&a&gclid=1#x",
         "b:c",
         "./b:c",
