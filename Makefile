@@ -14,17 +14,17 @@ setup:  ## install everything into .venv (idempotent; no network once done)
 
 crawl: setup  ## set up, crawl the loopback demo web for three turns, sum up
 	@rm -rf $(WAREHOUSE)
-	@$(BIN)/spindle crawl --demo --warehouse $(WAREHOUSE) --turns 3
+	@SPINDLE_QUICK=1 $(BIN)/spindle crawl --demo --warehouse $(WAREHOUSE) --turns 3
 
 test: setup check zip  ## set up, lint, type-check and run all tests but the heavy ones
-	@$(BIN)/pytest -m "not heavy" -rs
+	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy" -rs
 
 test-fast: setup  ## the tests that need no JVM, in seconds
-	@$(BIN)/pytest -m "not heavy and not spark"
+	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy and not spark"
 
 test-heavy: setup zip  ## what needs root, a big installation or a long time (nginx, documentation packages, ...)
 	@$(BIN)/python tools/heavy.py
-	@$(BIN)/pytest -m heavy -rs --timeout=1800
+	@SPINDLE_QUICK=1 $(BIN)/pytest -m heavy -rs --timeout=1800
 
 check: setup  ## ruff format and lint, strict mypy on lib and jobs
 	@$(BIN)/ruff format --check -q . || { $(BIN)/ruff format --diff . ; exit 1; }

@@ -41,8 +41,7 @@ def task_rows(listed: DataFrame, hosts: DataFrame, robots: DataFrame) -> DataFra
 def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[dict[str, Any]]:
     """Runs the fetch: one Spark partition a task, hosts whole. The one action; its result is small."""
     spark = rows.sparkSession
-    folder = f"{turn.warehouse.store.root}/{turn.segment.folder}"
-    work = _worker(turn.settings.to_json(), folder, str(turn.segment), turn.month, deadline)
+    work = _worker(turn.settings.to_json(), turn.warehouse.store.root, str(turn.segment), turn.month, deadline)
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # AQE may merge or split partitions: hosts must stay whole
     try:
         placed = rows.repartitionById(tasks, rows.task).sortWithinPartitions("what", "place")
@@ -52,7 +51,7 @@ def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[
     return [json.loads(row.manifest) for row in found]
 
 
-def _worker(settings_json: str, folder: str, segment: str, month: str, deadline: float) -> Any:
+def _worker(settings_json: str, root: str, segment: str, month: str, deadline: float) -> Any:
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,10 +67,8 @@ def _worker(settings_json: str, folder: str, segment: str, month: str, deadline:
             return
         hosts = {row["host"]: row for row in rows["host"]}
         robots = {row["origin"]: row for row in rows["robots"]}
-        for row in rows["url"]:  # the task knows files below a segment's folder
-            row["warc_file"] = row.get("warc_file") and row["warc_file"].split("/", 2)[2]
         listing = Listing(rows["url"], hosts, robots, month, deadline)
-        made = run_task(listing, from_json(settings_json), folder, segment, task)
+        made = run_task(listing, from_json(settings_json), root, segment, task)
         yield pa.RecordBatch.from_pylist([{"task": task, "manifest": json.dumps(made)}], schema=_MANIFEST)
 
     return work
@@ -98,8 +95,8 @@ def fetches(records: DataFrame, turn: Turn) -> DataFrame:
 def robots_changes(attempts: DataFrame, known: DataFrame) -> DataFrame:
     """What becomes of `robots`: the last attempt of each origin renews the current row, or closes it and opens a new
     one when verdict or content changed. A body is kept once a hash."""
-    order = "PARTITION BY origin ORDER BY attempted_at DESC, task"
-    last = attempts.selectExpr("*", f"row_number() OVER ({order}) AS n", "0 AS task").filter("n = 1").drop("n", "task")
+    order = "PARTITION BY origin ORDER BY attempted_at DESC, verdict"
+    last = attempts.selectExpr("*", f"row_number() OVER ({order}) AS n").filter("n = 1").drop("n")
     current = known.filter("until IS NULL").selectExpr(
         "origin", "since AS old_since", "verdict AS old_verdict", "body_hash AS old_hash", "attempted_at AS old_attempt"
     )
@@ -127,7 +124,7 @@ def merge_robots(turn: Turn, attempts: DataFrame) -> None:
         builder = turn.warehouse.merge("robots", changes, f"t.{span} AND t.origin = s.origin AND t.since = s.since")
         builder = builder.whenMatchedUpdate("s.closing", {"until": "s.until"})
         builder = builder.whenMatchedUpdate("NOT s.closing", {name: f"s.{name}" for name in names})
-        everything = {name: f"s.{name}" for name in schema.columns("robots")}
+        everything: dict[str, Any] = {name: f"s.{name}" for name in schema.columns("robots")}
         tables.retry_conflicts(builder.whenNotMatchedInsert("NOT s.closing", everything).execute)
     finally:
         changes.unpersist()

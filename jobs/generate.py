@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NO_LIMIT = 2**31 - 1
+BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, not all that is due
+MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
 _KEYS = ["url_key", "bucket", "host", "domain", "level", "score", "fresh", "tie"]
 
 
 def due(urls: DataFrame, turn: Turn) -> DataFrame:
     """URLs whose time has come, with their aged level: waiting raises a URL one level a step, so nothing starves."""
     now_s, settings = int(turn.now.timestamp()), turn.settings.generate
+    waited = f"{now_s}L - unix_seconds(coalesce(next_fetch, discovered_at))"
+    aged = (waited, settings.age_level_s, settings.levels)
     return urls.filter(f"next_fetch IS NULL OR next_fetch <= {turn.now_sql}").selectExpr(
         "url_key",
         "bucket",
         "host",
         "domain",
-        f"{priority.aged_score_sql(settings, now_s)} AS score",
-        f"{priority.aged_level_sql(settings, now_s)} AS level",
+        f"{priority.aged_score_sql('coalesce(score, 0D)', *aged)} AS score",
+        f"{priority.aged_level_sql('priority', *aged)} AS level",
         "fetch_count = 0 AND failure_count = 0 AS fresh",
         f"xxhash64(url_key, {turn.seed}L) AS tie",
     )
@@ -99,7 +103,7 @@ def selected(candidates: DataFrame, settings: Settings) -> DataFrame:
 
     A histogram over class and score bin decides; only the bin at the edge is sorted.
     """
-    binned = candidates.selectExpr("*", f"{priority.score_bin_sql('score')} AS bin")
+    binned = candidates.selectExpr("*", f"CAST(least({MAX_BIN}, floor(score * {BINS})) AS INT) AS bin")
     histogram = {
         (r.level, r.fresh, r.bin): r["count"] for r in binned.groupBy("level", "fresh", "bin").count().collect()
     }

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from spindle.scope import trap_reason
 
 from spindle import priority, runner, schema, tables, urls
 from spindle.config import Settings
 from spindle.errors import InputError
+from spindle.scope import trap_reason
 from spindle.seeds import Fault, Seed, parse
 from spindle.segments import SegmentId
 from spindle.session import open_session
@@ -64,7 +65,7 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
         "*", *(f"{sql} AS {name}" for name, sql in defaults.items()), "CAST(NULL AS DOUBLE) quality"
     )
     source = source.selectExpr("*", f"{priority.score_sql(settings.priority)} AS score")
-    source = source.selectExpr("*", f"{priority.level_sql(settings.generate.levels)} AS priority")
+    source = source.selectExpr("*", f"{priority.level_sql('score', settings.generate.levels)} AS priority")
     source = source.selectExpr("*", f"{at} AS discovered_at", f"{at} AS next_fetch")
     touched = sorted(set(seeds.column("bucket").to_pylist()))
     condition = f"t.bucket IN ({', '.join(map(str, touched))}) AND t.bucket = s.bucket AND t.url_key = s.url_key"
@@ -73,7 +74,7 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
         renewed = ("seed_priority", "fixed_interval_s", "metadata", "priority", "score", "next_fetch")
         builder = builder.whenMatchedUpdate(set={**{name: f"s.{name}" for name in renewed}, "depth": "0"})
     given = set(source.columns)
-    values = {name: f"s.{name}" for name in schema.columns("urls") if name in given}
+    values: dict[str, Any] = {name: f"s.{name}" for name in schema.columns("urls") if name in given}
     tables.retry_conflicts(builder.whenNotMatchedInsert(values=values).execute)
     done = warehouse.delta("urls").history(1).select("operation", "operationMetrics").head()
     return int(done.operationMetrics.get("numTargetRowsInserted", 0)) if done and done.operation == "MERGE" else 0

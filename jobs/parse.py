@@ -83,9 +83,8 @@ def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def rules_of(plain: dict[str, Any]) -> Any:
-    from spindle.scope import Scope
-
     from spindle.extract import Rules
+    from spindle.scope import Scope
 
     settings = from_json(plain["settings"])
     scope = Scope(settings.scope, seed_hosts=plain["seed_hosts"], seed_domains=plain["seed_domains"])

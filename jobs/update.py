@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,13 +154,13 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
     span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
     builder = turn.warehouse.merge("urls", source, f"t.{span} AND t.bucket = s.bucket AND t.url_key = s.url_key")
     bits = "t.inlink_bits | s.link_bits"
-    linked = {
+    linked: dict[str, Any] = {
         "depth": "least(t.depth, coalesce(s.link_depth, t.depth))",
         "inlink_bits": bits,
         "inlinks": inlinks.estimate_sql(f"({bits})"),
     }
     here = f"'{turn.segment}'"
-    fetched = {name: f"s.{name}" for name in facts.COLUMNS}
+    fetched: dict[str, Any] = {name: f"s.{name}" for name in facts.COLUMNS}
     rank = {
         "seed_priority": "t.seed_priority",
         "inlinks": linked["inlinks"],
@@ -177,7 +176,7 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
     count = inlinks.estimate_sql("s.link_bits")
     names = ("seed_priority", "depth", "quality", "change_count", "fetch_count")
     scores = scored(turn.settings, {name: f"s.{name}" for name in names} | {"inlinks": count})
-    own = {name: f"s.{name}" for name in (*_SAME, *facts.COLUMNS)}
+    own: dict[str, Any] = {name: f"s.{name}" for name in (*_SAME, *facts.COLUMNS)}
     new = {
         **own,
         **scores,
@@ -190,11 +189,10 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
     return dict(done.operationMetrics) if done else {}
 
 
-def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, str]:
+def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, Any]:
     """score and priority (level) as SQL, the prioritiser's columns read from the given expressions."""
-    names = re.compile(rf"\b({'|'.join(columns)})\b")
-    score = names.sub(lambda match: f"({columns[match[0]]})", priority.score_sql(settings.priority))
-    return {"score": score, "priority": priority.level_sql(settings.generate.levels, score)}
+    score = priority.score_sql(settings.priority, columns)
+    return {"score": score, "priority": priority.level_sql(score, settings.generate.levels)}
 
 
 def host_rows(fetches: DataFrame, listed: DataFrame, turn: Turn) -> DataFrame:
@@ -231,7 +229,7 @@ def merge_hosts(turn: Turn, learned: DataFrame) -> None:
     today, here = f"DATE '{turn.now:%Y-%m-%d}'", f"'{turn.segment}'"
     span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
 
-    def values(streak: str, quality: str, mean: str, day: str, counts: str) -> dict[str, str]:
+    def values(streak: str, quality: str, mean: str, day: str, counts: str) -> dict[str, Any]:
         down = f"s.answers = 0 AND s.failures > 0 AND {streak} >= {rules.max_failures}"
         seconds = f"least({rules.dead_probe_s}, {rules.retry_s} * pow(2, {streak} - 1))"
         wait = f"{now} + make_interval(0, 0, 0, 0, 0, 0, {seconds})"
@@ -260,11 +258,11 @@ def merge_hosts(turn: Turn, learned: DataFrame) -> None:
         f"CAST(s.requests + IF(t.day = {today}, t.fetched_today, 0) AS INT)",
         "map_zip_with(t.outcomes, s.outcomes, (k, a, b) -> coalesce(a, 0L) + coalesce(b, 0L))",
     )
-    seen = {"ip": "coalesce(s.ip, t.ip)", "crawl_delay_s": "coalesce(s.crawl_delay_s, t.crawl_delay_s)"}
+    seen: dict[str, Any] = {"ip": "coalesce(s.ip, t.ip)", "crawl_delay_s": "coalesce(s.crawl_delay_s, t.crawl_delay_s)"}
     new = values(
         "IF(s.answers = 0 AND s.failures > 0, 1, 0)", share, "s.mean_fetch_ms", "CAST(s.requests AS INT)", "s.outcomes"
     )
-    given = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s")}
+    given: dict[str, Any] = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s")}
     builder = turn.warehouse.merge("hosts", learned, f"t.{span} AND t.bucket = s.bucket AND t.host = s.host")
     builder = builder.whenMatchedUpdate(f"NOT (t.last_segment <=> {here})", {**old, **seen})
     tables.retry_conflicts(builder.whenNotMatchedInsert(values={**given, **new}).execute)

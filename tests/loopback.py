@@ -7,6 +7,7 @@ the socket and may do with it what it likes.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import socket
@@ -20,8 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spindle import config, urls
+from spindle import config, urls, warc
 from spindle.defaults import default_layer
+from spindle.fetcher import Around, Listing, fetch_task, read_parts
+from spindle.store import open_store
 
 Script = Callable[[socket.socket], None]
 
@@ -242,3 +245,55 @@ def listing_row(url: str, position: int = 0, **more: Any) -> dict[str, Any]:
 
 def listing_rows(pages: Iterable[str]) -> list[dict[str, Any]]:
     return [listing_row(url, position) for position, url in enumerate(pages)]
+
+
+def run(
+    site: Site,
+    pages: Iterable[str | dict[str, Any]],
+    settings: config.Settings | None = None,
+    *,
+    root: Path | None = None,
+    hosts: Mapping[str, Any] | None = None,
+    robots: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Fetched:
+    """Fetch pages (URLs or rows of `fetchlist`) as task 0 of a segment and read its journal back."""
+    rows = [listing_row(page, place) if isinstance(page, str) else page for place, page in enumerate(pages)]
+    folder = root or Path(tempfile.mkdtemp(dir=site.folder))
+    listing = Listing(rows, hosts or {}, robots or {}, lease_until=more.pop("lease_until", None))
+    store = open_store(folder)
+    manifest = asyncio.run(
+        fetch_task(listing, settings or site.settings(), store, segment="t.1of1", task=0, around=Around(**more))
+    )
+    return Fetched(manifest, list(read_parts(store, manifest["parts"])), folder)
+
+
+@dataclass
+class Fetched:
+    """What a task left: its manifest, the rows of its journal, and the folder of the segment."""
+
+    manifest: dict[str, Any]
+    rows: list[dict[str, Any]]
+    folder: Path
+
+    @property
+    def pages(self) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["type"] == "fetch"]
+
+    @property
+    def robots(self) -> list[dict[str, Any]]:
+        return [row for row in self.rows if row["type"] == "robots"]
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """URL -> outcome of its hop-0 row."""
+        return {row["url"]: row["outcome"] for row in self.pages if row["hop"] == 0}
+
+    def row(self, url: str) -> dict[str, Any]:
+        (found,) = [row for row in self.pages if row["url"] == url]
+        return found
+
+    def record(self, row: Mapping[str, Any]) -> warc.Record:
+        """The WARC record that a row points to."""
+        data = (self.folder / row["warc_file"]).read_bytes()
+        return warc.read_record(data[row["warc_offset"] : row["warc_offset"] + row["warc_length"]])

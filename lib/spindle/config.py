@@ -138,6 +138,7 @@ class FetchSettings:
     seal_interval_s: Annotated[float, Range(0.001)]
     seal_bytes: Annotated[int, Range(1)]
     keep_dead_connections_s: Annotated[float, Range(0)]
+    stall_s: Annotated[float, Range(1)]
     our_fault_share: Annotated[float, Range(0, 1)]
     our_fault_window: Annotated[int, Range(1)]
 

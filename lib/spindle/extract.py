@@ -65,8 +65,7 @@ def _message(fetch: Mapping[str, Any], read: Read) -> warc.HttpMessage:
     if record.type != "revisit" or record.location is None:
         return record.http
     file, offset, length = record.location
-    folder = file.removeprefix("warc/").rsplit("-", 3)[0]  # a WARC file is named after its segment
-    original = warc.read_record(read(f"segment-files/{folder}/{file}", offset, length)).http
+    original = warc.read_record(read(file, offset, length)).http
     return warc.HttpMessage(record.http.status_line, original.headers, original.body)
 
 

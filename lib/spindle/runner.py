@@ -160,7 +160,7 @@ def turn_of(warehouse: Warehouse, segment: SegmentId, job: str, body: Job) -> Ma
 
 
 def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any], entry: Entry | None) -> Turn:
-    settings = config.build([("pinned configuration", pins["settings"])])
+    settings = config.build([default_layer(), ("pinned configuration", pins["settings"])])
     return Turn(warehouse, segment, settings, datetime.datetime.fromisoformat(pins["now"]), pins["seed"], entry)
 
 

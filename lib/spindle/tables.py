@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
+import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +123,9 @@ def create(spark: SparkSession, root: str, buckets: int, facts: dict[str, Any]) 
     if foreign and not store.exists(MARKER):
         raise WarehouseError(f"{root}: not empty and not a warehouse (it holds {foreign[0]}); choose another folder")
     marker = {"format_version": schema.FORMAT_VERSION, "buckets": buckets, **facts}
-    with ThreadPoolExecutor(4) as pool:  # log commits of small tables wait on disk and JVM in turns
-        list(pool.map(lambda table: _create_table(spark, f"{hadoop_uri(root)}/{table}", table), schema.TABLES))
+    for table in schema.TABLES:
+        name = f"{table}/_delta_log/{0:020d}.json"
+        store.create_exclusive(name, first_commit(table, str(uuid.uuid4()), time.time_ns() // 1_000_000))
     store.create_exclusive(MARKER, json.dumps(marker, indent=1, sort_keys=True).encode())
     return open_warehouse(spark, root)
 
@@ -164,15 +166,28 @@ def hadoop_uri(root: str) -> str:
     return str(open_store(root).root)
 
 
-def _create_table(spark: SparkSession, location: str, table: str) -> None:
-    from delta.tables import DeltaTable
-
-    builder = DeltaTable.createIfNotExists(spark).location(location).addColumns(_struct(table))
-    for column in schema.PARTITIONS.get(table, []):
-        builder = builder.partitionedBy(column)
-    if table in schema.DELETION_VECTORS:
-        builder = builder.property("delta.enableDeletionVectors", "true")
-    builder.execute()
+def first_commit(table: str, table_id: str, at_ms: int) -> bytes:
+    """Version 0 of an empty table, by the Delta protocol ("Actions"). Written by hand because it is put-if-absent on
+    every store and takes milliseconds, where fourteen DDL statements took half a minute on two cores."""
+    properties = {"delta.enableDeletionVectors": "true"} if table in schema.DELETION_VECTORS else {}
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 2}
+    if properties:
+        features = {
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
+        }
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    metadata = {
+        "id": table_id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": _struct(table).json(),
+        "partitionColumns": schema.PARTITIONS.get(table, []),
+        "configuration": properties,
+        "createdTime": at_ms,
+    }
+    told = {"timestamp": at_ms, "operation": "CREATE TABLE", "operationParameters": {}, "isBlindAppend": True}
+    actions = [{"commitInfo": told}, {"protocol": protocol}, {"metaData": metadata}]
+    return "".join(json.dumps(action) + "\n" for action in actions).encode()
 
 
 def _struct(table: str) -> Any:

@@ -159,7 +159,7 @@ def _open(options: argparse.Namespace) -> Warehouse:
     settings = runner.settings_of(options)
     if not tables.exists(options.warehouse):
         raise tables.not_a_warehouse(options.warehouse)  # before a JVM is started for nothing
-    return tables.open_warehouse(open_session("spindle ask", settings.spark), options.warehouse)
+    return tables.open_warehouse(open_session("spindle ask", settings.spark, quick=True), options.warehouse)
 
 
 def _print(frame: DataFrame) -> None:

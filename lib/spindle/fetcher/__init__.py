@@ -6,12 +6,13 @@ is kept. Nothing else of Spindle opens a connection to a web server.
 
 from __future__ import annotations
 
-from spindle.fetcher.course import Listing
+from spindle.fetcher.course import Around, Listing
 from spindle.fetcher.epoch import Superseded
 from spindle.fetcher.journal import manifest, read_parts, sealed_parts
 from spindle.fetcher.task import fetch_task, journal_rows, run_task
 
 __all__ = [
+    "Around",
     "Listing",
     "Superseded",
     "fetch_task",

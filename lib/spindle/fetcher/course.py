@@ -8,15 +8,20 @@ row says, `rows`'; what robots.txt allows, `gate`'s.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import math
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from spindle import urls, warc
 from spindle.config import UNLIMITED, Settings
+from spindle.errors import SpindleError
 from spindle.fetcher.blame import Blame
 from spindle.fetcher.client import Answer, Client
 from spindle.fetcher.control import POLL_S, Control, HostWish, read_control
@@ -35,6 +40,7 @@ from spindle.fetcher.rows import (
     redirect_target,
     robots_row,
 )
+from spindle.fetcher.suspects import Suspects
 from spindle.outcome import NETWORK_CLASS, Outcome, of_status
 from spindle.politeness import BackTier, HostState, Ready, Signal, Wait, gap_s, retry_after_s
 from spindle.store import Store
@@ -43,8 +49,11 @@ Item = Page | Probe
 ReadEarlier = Callable[[Place], bytes]
 
 _TAIL_SHARE = 0.1  # a task is in its tail when at most this part of its hosts is left; a site crawl has none
-_TICK_S = 1.0
+TICK_S = 1.0
 _NO_WISH = HostWish()
+_MAX_STUMBLES = 100  # a task
+
+_log = logging.getLogger(__name__)
 _IDENTITY = ("type", "segment", "url_key", "hop", "via_key", "month", "bucket", "url", "host", "kind", "depth")
 
 
@@ -62,6 +71,31 @@ class Listing:
     robots: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     month: str | None = None
     lease_until: float | None = None
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since the epoch that go on evenly from now, whatever is done to the system's clock."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
+@dataclass
+class Around:
+    """What a task meets from outside, each thing as an argument.
+
+    `clock`: seconds since the epoch, never running backwards. `scope`: whether a redirect hop is wanted.
+    `read_earlier`: the beginning of a record of an earlier segment; `folder`: this segment's, from the warehouse, which
+    is where such places, and those that revisit records name, count from. `mark`: see `suspects`; `heartbeat` is called
+    about once a second while the loop moves.
+    """
+
+    clock: Callable[[], float] = field(default_factory=steady_clock)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    scope: Callable[[str], bool] | None = None
+    read_earlier: ReadEarlier | None = None
+    folder: str = ""
+    mark: Path | None = None
+    heartbeat: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -84,15 +118,13 @@ class Course:
         client: Client,
         journal: Journal,
         origin: Origin,
-        *,
-        clock: Callable[[], float],
-        scope: Callable[[str], bool] | None = None,
-        read_earlier: ReadEarlier | None = None,
-        lease_until: float | None = None,
+        around: Around,
+        suspects: Suspects,
     ) -> None:
         self._settings, self._fetch, self._store = settings, settings.fetch, store
-        self._client, self._journal, self._origin, self._clock = client, journal, origin, clock
-        self._scope, self._read_earlier = scope, read_earlier
+        self._client, self._journal, self._origin = client, journal, origin
+        self._clock, self._scope, self._read_earlier = around.clock, around.scope, around.read_earlier
+        self._heartbeat, self._suspects = around.heartbeat, suspects
         self._normalizer = urls.Normalizer(settings.url)
         self._gate = Gate(settings.robots, settings.agent.token, self._normalizer, settings.fetch.max_decode_ratio)
         self._blame = Blame(settings.fetch.our_fault_window, settings.fetch.our_fault_share)
@@ -109,10 +141,8 @@ class Course:
         self._failure: BaseException | None = None
         self._control = Control()
         self._accept = frozenset(settings.fetch.accept_types)
-        self._began = clock()
+        self._began = self._clock()
         self._stop_at = self._began + settings.fetch.window_s
-        if lease_until is not None:
-            self._stop_at = min(self._stop_at, lease_until - settings.fetch.total_timeout_s)
         self._tail_since: float | None = None
         self.stopped: str | None = None
         self.counts: Counter[str] = Counter()
@@ -122,13 +152,18 @@ class Course:
     def load(self, listing: Listing, earlier: Iterable[Row] = (), *, resumed: bool = False) -> None:
         """Take the listing, less what the sealed parts of earlier attempts already have."""
         now, behind = self._clock(), list(earlier)
+        if listing.lease_until is not None:
+            self._stop_at = min(self._stop_at, listing.lease_until - self._fetch.total_timeout_s)
         done = {row["url_key"] for row in behind if row["type"] == "fetch" and row["hop"] == 0}
         learned = {row["host"]: row for row in behind if row["type"] == "fetch" and row["next_ok_at"] is not None}
         robots = {**listing.robots, **{row["origin"]: row for row in behind if row["type"] == "robots"}}
         for row in listing.rows:
             page = Page.listed(row)
             self._seen.add(page.key)
-            if page.key not in done and page.key not in self._open:
+            if page.key in self._suspects.guilty and page.key not in done:
+                text = "set aside: it has ended the process that worked on it, twice"
+                self._write(fetch_row(self._origin, page, Outcome.PROTOCOL_ERROR, text))
+            elif page.key not in done and page.key not in self._open:
                 self._admit(page, listing, learned, robots, now if resumed else None)
         self._began_with = max(len(self._hosts), 1)
         self._take_over(behind)
@@ -279,10 +314,28 @@ class Course:
         """Serve one host after the other as long as some host is due; one coroutine costs less than one a page."""
         step: Ready[Item] | None
         while True:
-            await self._visit(host, item)
+            try:
+                await self._visit(host, item)
+            except SpindleError:
+                raise  # the store, or our right to write: the task itself cannot go on
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - one page must not cost the others
+                self._stumble(host, item, error)
             if (step := self._take()) is None:
                 return
             host, item = step.host, step.item
+
+    def _stumble(self, host: str, item: Item, error: BaseException) -> None:
+        """A fault of ours in one item: a row that says so. Many of them are a broken program, and end the task."""
+        _log.error("%s: %r", item.url, error, exc_info=error)
+        self.counts["internal_errors"] += 1
+        if self.counts["internal_errors"] > _MAX_STUMBLES:
+            raise error
+        with contextlib.suppress(ValueError):  # it may have landed already
+            self._tier.finished(host, self._clock(), duration_s=0.0)
+        if isinstance(item, Page) and (item.hop > 0 or item.key in self._open):
+            self._settle(item)
+            text = f"internal error: {type(error).__name__}: {error}"[:300]
+            self._write(fetch_row(self._origin, item, Outcome.PROTOCOL_ERROR, text))
 
     # --- one item
 
@@ -322,6 +375,7 @@ class Course:
         )
         if self._sent_in_vain(host, page, answer):
             return
+        self._suspects.mark(page.key)
         content = judge(answer, page, self._fetch)
         row = fetch_row(self._origin, page, content.outcome, content.error)
         describe(row, answer, content)
@@ -332,6 +386,7 @@ class Course:
             row["redirect_to"], row["error"] = redirect_target(answer, self._normalizer)
             if row["redirect_to"]:
                 self._follow(page, row["redirect_to"])
+        self._suspects.clear()
         self._settle(page)
         self._finish(host, answer, row)
         self._record(host, content.outcome in NETWORK_CLASS, [row])
@@ -398,6 +453,7 @@ class Course:
         """Lay the exchange down in the WARC part and its place in the row."""
         plain = content.content_hash is not None and content.body_bytes == len(answer.body)
         coded = answer.header(b"content-encoding") is not None
+        self._suspects.mark(page.key)
         digest = f"sha256:{content.content_hash}" if plain and not coded else warc.payload_digest(answer.body)
         capture = _capture(row, answer, digest)
         whole = answer.truncated is None and not answer.body_skipped
@@ -454,7 +510,12 @@ class Course:
             self._pass_on(host, following)
             self._finish(host, answer, None)
             return
-        self._gate.learn(probe, answer, row)
+        try:
+            self._gate.learn(probe, answer, row)
+        except Exception as error:  # noqa: BLE001 - a file we stumble over forbids its site, and only that
+            _log.error("%s: %r", probe.url, error, exc_info=error)
+            self.counts["internal_errors"] += 1
+            self._gate.fail(probe, answer.ended_at, f"internal error: {error!r}"[:300], row)
         self._wake_home(probe)
         self._finish(host, answer, None)
         self._record(host, answer.failure in NETWORK_CLASS, [row])
@@ -547,17 +608,18 @@ class Course:
     async def _keep_house(self) -> None:
         """What happens by the clock: seals, the operator's word, tail, progress. Raises what breaks the task."""
         sealed_at = asked_at = reported_at = self._loop.time()
-        pause = min(_TICK_S, self._fetch.seal_interval_s / 2)
+        pause = min(TICK_S, self._fetch.seal_interval_s / 2)
         while True:
             await asyncio.sleep(pause)
             now = self._loop.time()
+            self._heartbeat()
             if now - asked_at >= POLL_S:
                 self._obey(await asyncio.to_thread(read_control, self._store))
                 asked_at = now
             if now - sealed_at >= self._fetch.seal_interval_s or self._journal.warc_bytes >= self._fetch.seal_bytes:
                 await self._journal.seal()
                 sealed_at = now
-            if now - reported_at >= _TICK_S:
+            if now - reported_at >= TICK_S:
                 await asyncio.to_thread(self._report)
                 reported_at = now
             self._watch_tail()

@@ -5,10 +5,12 @@ This file alone decides when a predecessor counts as dead and how long its succe
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +53,16 @@ class Epoch:
         return bool(pid != here["pid"] and _began(pid) != self.predecessor.get("began"))
 
 
-def take(store: Store, task: int, started_at: str, **facts: Any) -> Epoch:
-    """The next epoch of the task; exactly one attempt gets each number. `facts` go into its file."""
+def take(store: Store, task: int, started_at: str, suspect: Callable[[int], int | None] = lambda _: None) -> Epoch:
+    """The next epoch of the task; exactly one attempt gets each number.
+
+    `suspect` tells what URL the epoch before was working on when it died; it goes into the new epoch's file.
+    """
     prefix = f"journal/{task:05d}.epoch-"
     taken = [name.removeprefix(prefix).partition(".")[0] for name in store.list(prefix)]
     number = max((int(text) for text in taken), default=0) + 1
-    me = json.dumps({**_process(os.getpid()), "started_at": started_at, **facts}).encode()
-    while not store.create_exclusive(_name(task, number), me):
+    me = {**_process(os.getpid()), "started_at": started_at}
+    while not store.create_exclusive(_name(task, number), json.dumps(me | {"suspect": suspect(number - 1)}).encode()):
         number += 1
     before = json.loads(store.get(_name(task, number - 1))) if number > 1 else None
     return Epoch(store, task, number, before)
@@ -87,6 +92,15 @@ def _began(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def noted(store: Store, task: int, number: int, name: str) -> list[Any]:
+    """The values of one fact in the files of all epochs up to `number`."""
+    found = []
+    for one in range(1, number + 1):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found.append(json.loads(store.get(_name(task, one))).get(name))
+    return found
 
 
 def first_start(store: Store, task: int, default: str) -> str:

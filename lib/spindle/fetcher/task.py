@@ -7,25 +7,27 @@ course of the fetch itself is in `course`; no rule of politeness or of rows live
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from spindle.config import Settings
+from spindle.errors import WarehouseError
 from spindle.fetcher import epoch as epochs
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.client import Client
-from spindle.fetcher.course import Course, Listing, ReadEarlier
+from spindle.fetcher.course import Around, Course, Listing
 from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
+from spindle.fetcher.suspects import Suspects, Watchdog, left_behind, mark_path
 from spindle.segments import SegmentId
 from spindle.store import Store, open_store
 
-__all__ = ["Listing", "fetch_task", "journal_rows", "run_task"]
+__all__ = ["Around", "Listing", "fetch_task", "journal_rows", "run_task"]
 
 
 def run_task(
@@ -55,59 +57,46 @@ def run_task(
     def read_earlier(place: Place) -> bytes:
         return warehouse.get_range(place.file, place.offset, min(place.length, 4096))
 
-    with _quiet_collector():
-        return asyncio.run(
-            fetch_task(
-                listing,
-                settings,
-                open_store(f"{root.rstrip('/')}/{folder}"),
-                segment=segment,
-                task=task,
-                scope=scope,
-                read_earlier=read_earlier,
-                folder=folder,
-            )
+    with _quiet_collector(), Watchdog(settings.fetch.stall_s) as watchdog:
+        around = Around(
+            scope=scope,
+            read_earlier=read_earlier,
+            folder=folder,
+            mark=mark_path(root, segment, task),
+            heartbeat=watchdog.beat,
         )
+        store = open_store(f"{root.rstrip('/')}/{folder}")
+        return asyncio.run(fetch_task(listing, settings, store, segment=segment, task=task, around=around))
 
 
 async def fetch_task(
-    listing: Listing,
-    settings: Settings,
-    store: Store,
-    *,
-    segment: str,
-    task: int,
-    clock: Callable[[], float] | None = None,
-    sleep: Callable[[float], Any] = asyncio.sleep,
-    scope: Callable[[str], bool] | None = None,
-    read_earlier: ReadEarlier | None = None,
-    folder: str = "",
+    listing: Listing, settings: Settings, store: Store, *, segment: str, task: int, around: Around | None = None
 ) -> dict[str, Any]:
-    """As `run_task`, in the running loop, into the store of the segment's folder.
-
-    `clock`: seconds since the epoch, never running backwards. `folder`: where that store lies in the warehouse; what
-    `read_earlier` reads, and what revisit records point to, is named from there.
-    """
-    clock = clock or steady_clock()
+    """As `run_task`, in the running loop, into the store of the segment's folder."""
+    around = around or Around()
     if (finished := manifest(store, task)) is not None:
         return finished
-    started = iso(clock())
-    epoch = epochs.take(store, task, started)
+    started = iso(around.clock())
+    epoch = epochs.take(store, task, started, lambda before: left_behind(around.mark, before) if around.mark else None)
     try:
-        await _wait_for(epoch, settings, sleep)
+        await _wait_for(epoch, settings, around)
         if (finished := manifest(store, task)) is not None:
             return finished
         month = listing.month or epochs.first_start(store, task, started)[:7]
-        origin = Origin(segment, task, epoch.number, month, folder)
-        return await _attempt(listing, settings, store, epoch, origin, started, clock, scope, read_earlier)
+        origin = Origin(segment, task, epoch.number, month, around.folder)
+        return await _attempt(listing, settings, store, epoch, origin, started, around)
     finally:
-        epoch.release()
+        with contextlib.suppress(WarehouseError):  # then a successor has to wait, that is all
+            epoch.release()
 
 
-async def _wait_for(epoch: epochs.Epoch, settings: Settings, sleep: Callable[[float], Any]) -> None:
+async def _wait_for(epoch: epochs.Epoch, settings: Settings, around: Around) -> None:
     """A predecessor that may still live finds out at its next seal; then its last request runs into its deadline."""
-    if not epoch.predecessor_is_dead:
-        await sleep(settings.fetch.seal_interval_s + settings.fetch.total_timeout_s)
+    left = 0.0 if epoch.predecessor_is_dead else settings.fetch.seal_interval_s + settings.fetch.total_timeout_s
+    while left > 0:
+        around.heartbeat()
+        await around.sleep(min(left, 5.0))
+        left -= 5.0
 
 
 async def _attempt(
@@ -117,41 +106,31 @@ async def _attempt(
     epoch: epochs.Epoch,
     origin: Origin,
     started: str,
-    clock: Callable[[], float],
-    scope: Callable[[str], bool] | None,
-    read_earlier: ReadEarlier | None,
+    around: Around,
 ) -> dict[str, Any]:
     task, resumed = origin.task, epoch.number > 1
     earlier = sealed_parts(store, task) if resumed else []
     journal = Journal(store, origin.segment, task, epoch.number, info=_info(settings), may_write=epoch.check)
     rule = AddressRule(settings.network.allow_addresses)
     resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
+    suspects = Suspects(around.mark, epoch.number, epochs.noted(store, task, epoch.number, "suspect"))
     try:
-        async with Client(settings, resolver, rule, clock) as client:
-            course = Course(
-                settings,
-                store,
-                client,
-                journal,
-                origin,
-                clock=clock,
-                scope=scope,
-                read_earlier=read_earlier,
-                lease_until=listing.lease_until,
-            )
+        async with Client(settings, resolver, rule, around.clock) as client:
+            course = Course(settings, store, client, journal, origin, around, suspects)
             course.load(listing, read_parts(store, earlier), resumed=resumed)
             await course.run()
             course.close()
         await journal.seal()
         epoch.check()
     finally:
+        suspects.close()
         journal.abandon()
     found = {
         "segment": origin.segment,
         "task": task,
         "epoch": epoch.number,
         "started_at": started,
-        "ended_at": iso(clock()),
+        "ended_at": iso(around.clock()),
         "stopped": course.stopped,
         "parts": earlier + journal.parts,
         "warc": journal.warc_files,
@@ -166,12 +145,6 @@ def journal_rows(store: Store, task: int) -> Iterable[Row]:
     """The records of one task: those its manifest names, or while it has none, all that are sealed."""
     done = manifest(store, task)
     return read_parts(store, done["parts"] if done else sealed_parts(store, task))
-
-
-def steady_clock() -> Callable[[], float]:
-    """Seconds since the epoch that go on evenly from now, whatever is done to the system's clock."""
-    offset = time.time() - time.monotonic()
-    return lambda: offset + time.monotonic()
 
 
 def _info(settings: Settings) -> Mapping[str, str]:
