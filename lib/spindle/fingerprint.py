@@ -3,10 +3,10 @@
 This file alone decides the features and the arithmetic; stored values name them by SIMHASH_SCHEME, and only values of
 one scheme may be compared. The same on every machine: hashes are little-endian by definition, words are UTF-8.
 
-The scheme (docs/fingerprints.md has the measurement that chose it): words are runs of `\\w` of the NFC, case-folded
-text, in scripts without blanks each character by itself; every 3 words in a row are a feature; its hash is the first
-64 bits of mmh3 x64-128 (seed 0) of each word, mixed; a bit of the SimHash is 1 where more than half of the features'
-hashes have it (Charikar 2002; Manku, Jain and Das Sarma 2007).
+The scheme (docs/fingerprints.md has the measurement that chose it): words are runs of letters of the NFC, case-folded
+text, in scripts without blanks each character by itself; each different pair and triple of words in a row is a
+feature; its hash is mixed from the first 64 bits of mmh3 x64-128 (seed 0) of its words; a bit of the SimHash is 1 where
+more than half of the features' hashes have it (Charikar 2002; Manku, Jain and Das Sarma 2007).
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-SIMHASH_SCHEME = "w3-mmh3-1"
-SHINGLE = 3
+SIMHASH_SCHEME = "w23-mmh3-1"
+LEAST_WORDS = 3  # fewer have no triple
 
 _TO_BLANK = bytes(byte if byte >= 0x80 or chr(byte).isalnum() or byte == 0x5F else 0x20 for byte in range(256))
-_WORD = re.compile(r"\w+")
+#: Vowel signs and points are no letters to `re`, but part of the word: Latin, Hebrew, Arabic, the scripts of India.
+_WORD = re.compile(r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff]+")
 #: Scripts written without blanks: Thai, Lao, Myanmar, Khmer, kana, Han. A word there is one character.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_MEMORY = 200_000  # words whose hashes are remembered; then afresh
-_MAX_REMEMBERED = 64  # bytes of a word worth remembering
-_LANES = np.uint64(0x0101010101010101)  # one bit of each byte: eight counters in a word
-_SHIFTS = np.arange(8, dtype=np.uint64)
-_RUN = 255  # features that a counter of 8 bits can take
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+_DOWN = np.uint64(29)
+_COUNTER_MAX = 255  # what a counter of 8 bits can hold
 
 
 class Fingerprint(NamedTuple):
@@ -45,25 +43,10 @@ class Fingerprint(NamedTuple):
     simhash: int | None
 
 
-class _WordHashes(dict[bytes, bytes]):
-    """Word to the 8 bytes of its hash; most words of a page were met before."""
-
-    def __missing__(self, word: bytes) -> bytes:
-        value = mmh3.mmh3_x64_128_digest(word, 0)[:8]
-        if len(self) >= _MEMORY:
-            self.clear()
-        if len(word) <= _MAX_REMEMBERED:
-            self[word] = value
-        return value
-
-
-_hashes = _WordHashes()
-
-
 def of_text(text: str, min_words: int) -> Fingerprint:
     """All of it at once, for the cost of one split. A text without words has no hash."""
     found = words(text)
-    enough = len(found) >= max(min_words, SHINGLE)
+    enough = len(found) >= max(min_words, LEAST_WORDS)
     return Fingerprint(len(found), _text_hash(found) if found else None, _simhash(found) if enough else None)
 
 
@@ -115,28 +98,36 @@ def _simhash(found: list[bytes]) -> int:
     """The majority of each bit over the features' hashes; a draw is 0."""
     if not found:
         return 0
-    digests = b"".join(map(_hashes.__getitem__, found))
-    features = _features(np.frombuffer(digests, dtype="<u8").astype(np.uint64))
-    ones = _ones(features)
-    bits = np.packbits(ones * 2 > len(features), bitorder="little")
+    digests = b"".join(map(mmh3.mmh3_x64_128_digest, found))
+    features = _features(np.frombuffer(digests, dtype="<u8")[::2].astype(np.uint64, copy=False))
+    bits = np.packbits(_ones(features) * 2 > len(features), bitorder="little")
     return int.from_bytes(bits.tobytes(), "little")
 
 
 def _features(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """One hash for each 3 words in a row: order counts, and every bit of each word reaches every bit."""
-    reach = min(SHINGLE, len(hashes))
-    last = len(hashes) - reach + 1
-    mixed = np.zeros(last, dtype=np.uint64)
-    for place in range(reach):
-        mixed = (mixed ^ hashes[place : place + last]) * _MIX[place]
-        mixed ^= mixed >> np.uint64(29)
-    return mixed
+    """A hash for each pair and each triple of words in a row, each different one once; order counts."""
+    if len(hashes) < 2:
+        return _mixed(hashes, _MIX[0])
+    pairs = _mixed(_mixed(hashes[:-1], _MIX[0]) ^ hashes[1:], _MIX[1])
+    triples = _mixed(pairs[:-1] ^ hashes[2:], _MIX[2])
+    every = np.sort(np.concatenate((pairs, triples)))
+    return every[np.concatenate(([True], every[1:] != every[:-1]))]
+
+
+def _mixed(values: npt.NDArray[np.uint64], factor: np.uint64) -> npt.NDArray[np.uint64]:
+    """A multiplication carries each bit upwards, a shift brings the top down again."""
+    product = values * factor
+    return product ^ (product >> _DOWN)
 
 
 def _ones(features: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """How many features have each bit, lowest bit first. Eight counters to a word, 255 features to a counter."""
-    lanes = (features[:, None] >> _SHIFTS) & _LANES
-    sums = np.add.reduceat(lanes, np.arange(0, len(features), _RUN), axis=0)
-    counters = sums.astype("<u8").view(np.uint8).reshape(-1, 8, 8)
-    by_shift_and_byte: npt.NDArray[np.int64] = counters.sum(axis=0, dtype=np.int64)
-    return by_shift_and_byte.T.reshape(64)
+    """How many features have each bit, lowest bit first.
+
+    Every bit becomes a byte, eight bytes a word, and words are added: eight counters at once, of 255 features each.
+    """
+    spread = np.unpackbits(features.astype("<u8", copy=False).view(np.uint8), bitorder="little").view("<u8")
+    sums = np.add.reduceat(spread.reshape(-1, 8), np.arange(0, len(features), _COUNTER_MAX), axis=0)
+    ones: npt.NDArray[np.int64] = (
+        sums.astype("<u8", copy=False).view(np.uint8).reshape(-1, 64).sum(axis=0, dtype=np.int64)
+    )
+    return ones
