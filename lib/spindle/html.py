@@ -81,7 +81,7 @@ def parse_page(
 
     `settings` and `normalizer` default to the shipped configuration.
     """
-    settings = settings or _shipped().parse
+    settings = settings or default_settings()
     decoded = charset.decode(body, content_type)
     plain = _is_plain_text(content_type)
     tree = htmltree.parse("" if plain else decoded.text, charset.is_xml(content_type))
@@ -161,6 +161,11 @@ def _is_shell(visible: str, source: str) -> bool:
     """Whether only a browser would show the content. The tree is in pieces by now, and few pages have so few words."""
     few = len(visible.split(None, MIN_WORDS_WITHOUT_JS)) < MIN_WORDS_WITHOUT_JS
     return few and "<script" in source.lower() and pagefacts.needs_js(htmltree.parse(source))
+
+
+def default_settings() -> ParseSettings:
+    """The shipped [parse] settings."""
+    return _shipped().parse
 
 
 @cache

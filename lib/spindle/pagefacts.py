@@ -99,8 +99,8 @@ def modified(metas: Iterable[tuple[str, str]], linked: Mapping[str, str]) -> str
 
 
 def _date(metas: Iterable[tuple[str, str]], names: tuple[str, ...], linked: str | None) -> str | None:
-    told = ((linked,), *((content for name, content in metas if name == wanted) for wanted in names))
-    return next((date for group in told for text in group if (date := normal_date(text))), None)
+    told = [linked, *(content for wanted in names for name, content in metas if name == wanted)]
+    return next((date for text in told if (date := normal_date(text))), None)
 
 
 def open_graph(metas: Iterable[tuple[str, str]]) -> dict[str, str]:
