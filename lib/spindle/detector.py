@@ -31,6 +31,10 @@ def is_utf8(body: bytes) -> bool:
 def guess(body: bytes) -> str | None:
     """A label for the likeliest encoding, or None. Only text between tags is looked at, and of it what is not ASCII."""
     pieces = (piece for piece in _BETWEEN_TEXT.split(body[:SCAN_BYTES]) if not piece.isascii())
-    sample = b"\n".join(pieces)[:SAMPLE_BYTES]
-    found = chardet.detect(sample, encoding_era=_ERAS, prefer_superset=False)["encoding"]
-    return _LABELS.get(found.lower().replace("_", "-"), found) if found else None
+    sample = b"\n" + b"\n".join(pieces)[:SAMPLE_BYTES]  # the blank first line: no piece poses as a byte-order mark
+    found = (
+        (chardet.detect(sample, encoding_era=_ERAS, prefer_superset=False)["encoding"] or "").lower().replace("_", "-")
+    )
+    if found.startswith(("utf", "ascii")):  # ruled out before
+        return None
+    return _LABELS.get(found, found) or None
