@@ -85,10 +85,19 @@ def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 def rules_of(plain: dict[str, Any]) -> Any:
     from spindle.extract import Rules
     from spindle.scope import Scope
+    from spindle.urls import Normalizer
 
     settings = from_json(plain["settings"])
     scope = Scope(settings.scope, seed_hosts=plain["seed_hosts"], seed_domains=plain["seed_domains"])
-    return Rules(settings, scope, plain["buckets"], plain["segment"], plain["month"], plain["parse_version"])
+    return Rules(
+        settings,
+        scope,
+        Normalizer(settings.url),
+        plain["buckets"],
+        plain["segment"],
+        plain["month"],
+        plain["parse_version"],
+    )
 
 
 def rows_of(results: DataFrame, column: str, table: str) -> DataFrame:

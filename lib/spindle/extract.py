@@ -38,6 +38,7 @@ class Rules:
 
     settings: Settings
     scope: Scope
+    normalizer: urls.Normalizer
     buckets: int
     segment: str
     month: str
@@ -157,7 +158,7 @@ def _add(
     """A row for a link, or its reason under `rejected`."""
     deep = (fetch["depth"] or 0) + 1 if depth is None else depth
     try:
-        target = urls.normalize(url) if rel in ("sitemap", "redirect", "feed") else url
+        target = rules.normalizer.normalize(url) if rel in ("sitemap", "redirect", "feed") else url
     except UrlRejected as error:
         made.rejected[error.reason] += 1
         return

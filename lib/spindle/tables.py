@@ -87,11 +87,11 @@ class Warehouse:
                 retry_conflicts(writer.option("txnVersion", entry.seq).save, self.location("segments"))
 
     def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
-        """Exactly the table's columns in its order; a missing one fails here, with its name."""
-        wanted = schema.columns(table)
-        if missing := set(wanted) - set(frame.columns):
+        """Exactly the table's columns in its order and types; a missing one fails here, with its name."""
+        wanted = [ddl.replace(" NOT NULL", "").split(" ", 1) for ddl in schema.field_ddl(table)]
+        if missing := {name for name, _ in wanted} - set(frame.columns):
             raise ValueError(f"{table}: the frame lacks {', '.join(sorted(missing))}")
-        return frame.select(*wanted)
+        return frame.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted))
 
 
 def in_buckets(span: range) -> str:

@@ -81,7 +81,7 @@ def url(argv: Sequence[str]) -> int:
 
 def _url(options: argparse.Namespace) -> int:
     try:
-        normal = urls.normalize(options.url)
+        normal = urls.Normalizer(runner.settings_of(options).url).normalize(options.url)
     except UrlRejected as error:
         raise InputError(f"{options.url}: not a URL that Spindle takes ({error})") from None
     warehouse, now = _open(options), runner.now_of(options)

@@ -81,7 +81,9 @@ def _source(options: argparse.Namespace, settings: Any) -> tuple[str, str | None
 
 def demo_web(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="spindle demo-web", description="Serve the loopback demo web until Ctrl-C.")
-    parser.add_argument("--folder", default="var/demo-web", help="where its hosts file and log go (default var/demo-web)")
+    parser.add_argument(
+        "--folder", default="var/demo-web", help="where its hosts file and log go (default var/demo-web)"
+    )
     parser.add_argument("--hosts", type=int, default=200, metavar="N", help="number of hosts (default 200)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed makes the same web")
     return runner.main("demo-web", parser, _demo_web, argv)
