@@ -39,6 +39,7 @@ from spindle.fetcher.rows import (
     judge,
     redirect_target,
     robots_row,
+    wanted_types,
 )
 from spindle.fetcher.suspects import Suspects
 from spindle.outcome import NETWORK_CLASS, Outcome, of_status
@@ -140,7 +141,7 @@ class Course:
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
         self._control = Control()
-        self._accept = frozenset(settings.fetch.accept_types)
+        self._wanted = wanted_types(settings.fetch)
         self._began = self._clock()
         self._stop_at = self._began + settings.fetch.window_s
         self._tail_since: float | None = None
@@ -408,11 +409,6 @@ class Course:
             self._finish(host, answer, None)
             return True
         return False
-
-    def _wanted(self, status: int, content_type: str | None) -> bool:
-        """Content of a type we cannot use is not read; what comes with an error or a redirect is small and kept."""
-        kind = (content_type or "").partition(";")[0].strip().lower()
-        return not 200 <= status < 300 or kind in self._accept
 
     def _follow(self, page: Page, target: str) -> None:
         """A hop on the same host goes to the head of its own queue, once, where scope and budget let it."""

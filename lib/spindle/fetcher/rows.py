@@ -7,7 +7,7 @@ that no outcome can make a row of another shape. It sends nothing and keeps noth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -101,6 +101,19 @@ class Origin:
 
     def in_warehouse(self, place: Place) -> Place:
         return place._replace(file=f"{self.folder}/{place.file}") if self.folder else place
+
+
+def wanted_types(limits: FetchSettings) -> Callable[[int, str | None], bool]:
+    """Whether to read a body, by status and content type.
+
+    Content of a type we cannot use is not read; what comes with an error or a redirect is small, and kept.
+    """
+    accepted = frozenset(limits.accept_types)
+
+    def wanted(status: int, content_type: str | None) -> bool:
+        return not 200 <= status < 300 or (content_type or "").partition(";")[0].strip().lower() in accepted
+
+    return wanted
 
 
 def judge(answer: Answer, page: Page, limits: FetchSettings) -> Content:

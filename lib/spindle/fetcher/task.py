@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from spindle import urls
 from spindle.config import Settings
 from spindle.errors import WarehouseError
 from spindle.fetcher import epoch as epochs
@@ -24,6 +25,7 @@ from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, re
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
 from spindle.fetcher.suspects import Suspects, Watchdog, left_behind, mark_path
+from spindle.scope import Scope, trap_reason
 from spindle.segments import SegmentId
 from spindle.store import Store, open_store
 
@@ -45,7 +47,8 @@ def run_task(
 
     Safe to run again, here or elsewhere: a finished task returns its manifest, an unfinished one goes on where its
     journal ends. `month` (YYYY-MM) goes into the rows; nothing is sent in the last `total_timeout_s` before
-    `lease_until` (seconds since the epoch). `scope` says whether a redirect hop is wanted.
+    `lease_until` (seconds since the epoch). `scope` says whether a redirect hop is wanted (default: the
+    configuration's).
 
     Raises:
         Superseded: a newer attempt has taken the task over.
@@ -59,7 +62,7 @@ def run_task(
 
     with _quiet_collector(), Watchdog(settings.fetch.stall_s) as watchdog:
         around = Around(
-            scope=scope,
+            scope=scope or hop_scope(settings),
             read_earlier=read_earlier,
             folder=folder,
             mark=mark_path(root, segment, task),
@@ -67,6 +70,18 @@ def run_task(
         )
         store = open_store(f"{root.rstrip('/')}/{folder}")
         return asyncio.run(fetch_task(listing, settings, store, segment=segment, task=task, around=around))
+
+
+def hop_scope(settings: Settings) -> Callable[[str], bool]:
+    """Whether a redirect hop is wanted: by the scope's rules, and not of a trap's shape. Its host is listed already."""
+    scope = Scope(replace(settings.scope, follow="everywhere"))
+
+    def wanted(url: str) -> bool:
+        host = urls.host_of(url)
+        allowed = scope.verdict(url, host, urls.registered_domain(host)).allowed
+        return allowed and trap_reason(url, 0, settings.trap) is None
+
+    return wanted
 
 
 async def fetch_task(
