@@ -20,6 +20,7 @@ class FakeS3:
         self.buckets, self.page_size = set(buckets), page_size
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.upload_names: dict[str, str] = {}
         self.log: list[tuple[str, str, dict[str, str]]] = []
         self.fail: list[tuple[int, str]] = []
         self.lock = threading.Lock()
@@ -70,8 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def post(self, name: str) -> None:
         if "uploads" in self.query:
-            key = f"upload{len(self.s3.uploads)}"
+            key = f"upload{len(self.s3.log)}"
             self.s3.uploads[key] = {}
+            self.s3.upload_names[key] = name
             return self.xml(
                 f"<InitiateMultipartUploadResult><UploadId>{key}</UploadId></InitiateMultipartUploadResult>"
             )
@@ -85,6 +87,8 @@ class _Handler(BaseHTTPRequestHandler):
     def get(self, name: str) -> None:
         if "list-type" in self.query:
             return self.listing(name)
+        if "uploads" in self.query:
+            return self.unfinished(f"{name}/{self.query.get('prefix', [''])[0]}")
         if name not in self.s3.objects:
             return self.error(404, "NoSuchKey")
         content, wanted = self.s3.objects[name], re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
@@ -109,6 +113,15 @@ class _Handler(BaseHTTPRequestHandler):
         return self.xml(
             f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>{token}{found}</ListBucketResult>"
         )
+
+    def unfinished(self, prefix: str) -> None:
+        names = ((key, self.s3.upload_names[key]) for key in self.s3.uploads)
+        found = "".join(
+            f"<Upload><Key>{escape(name.partition('/')[2])}</Key><UploadId>{key}</UploadId></Upload>"
+            for key, name in names
+            if name.startswith(prefix)
+        )
+        self.xml(f"<ListMultipartUploadsResult>{found}</ListMultipartUploadsResult>")
 
     def error(self, status: int, code: str) -> None:
         self.xml(f"<Error><Code>{code}</Code><Message>{code}</Message></Error>", status)

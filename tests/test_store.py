@@ -107,6 +107,21 @@ def test_an_abandoned_writer_leaves_nothing(store: Store, tmp_path: Path) -> Non
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_what_a_dead_writer_left_can_be_cleared(store: Store, tmp_path: Path) -> None:
+    """Only under the prefix, and no file that is finished; the dead one, should it wake up, cannot finish."""
+    store.put("warc/t-00001-001.gz", b"whole")
+    dead, other = store.open_writer("warc/t-00001-002.gz"), store.open_writer("warc/t-00002-001.gz")
+    for writer in (dead, other):
+        writer.write(b"x" * (18 << 20))
+    store.clear_unfinished("warc/t-00001-")
+    store.clear_unfinished("none/such-")
+    other.seal()
+    with pytest.raises((WarehouseError, FileNotFoundError)):
+        dead.seal()
+    assert store.list("warc/") == ["warc/t-00001-001.gz", "warc/t-00002-001.gz"]
+    assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
 def test_large_files_arrive_whole(store: Store) -> None:
     """Larger than several parts of a multipart upload, in pieces that do not fit them."""
     writer, pieces = store.open_writer("big"), [bytes([n]) * 3_333_333 for n in range(9)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -69,6 +70,10 @@ class Store(ABC):
 
     @abstractmethod
     def open_writer(self, name: str) -> Writer: ...
+
+    @abstractmethod
+    def clear_unfinished(self, prefix: str) -> None:
+        """Remove what writers that died have left under names with this prefix; a writer that lives fails at `seal`."""
 
 
 def open_store(root: str | os.PathLike[str]) -> Store:
@@ -140,6 +145,12 @@ class LocalStore(Store):
 
     def open_writer(self, name: str) -> Writer:
         return _LocalWriter(self._path(name), name)
+
+    def clear_unfinished(self, prefix: str) -> None:
+        folder, _, start = prefix.rpartition("/")
+        with _explained(self._path(folder)):
+            for path in self._path(folder).glob(f".{glob.escape(start)}*"):
+                path.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return Path(self.root, name)

@@ -89,6 +89,12 @@ class S3Store(Store):
     def open_writer(self, name: str) -> Writer:
         return _S3Writer(self, name)
 
+    def clear_unfinished(self, prefix: str) -> None:
+        with self._explained(prefix):
+            found = _client().list_multipart_uploads(Bucket=self._bucket, Prefix=self._prefix + prefix)
+            for upload in found.get("Uploads", ()):
+                _client().abort_multipart_upload(Bucket=self._bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+
     @contextlib.contextmanager
     def _explained(self, name: str) -> Iterator[None]:
         """Foreign errors are translated once, at this door."""

@@ -8,6 +8,7 @@ name first, then the journal part whose rows point into it, so that a row never 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,11 @@ def part_name(task: int, epoch: int, part: int) -> str:
 
 def warc_name(segment: str, task: int, epoch: int, part: int) -> str:
     """The segment is part of the name, so that a WARC file can be told wherever it is moved."""
-    return f"warc/{file_safe(segment)}-{task:05d}-{epoch:03d}-{part:05d}.warc.gz"
+    return f"{warc_prefix(segment, task)}{epoch:03d}-{part:05d}.warc.gz"
+
+
+def warc_prefix(segment: str, task: int) -> str:
+    return f"warc/{file_safe(segment)}-{task:05d}-"
 
 
 def done_name(task: int) -> str:
@@ -98,6 +103,7 @@ class Journal:
         self._info, self._may_write = dict(info), may_write
         self._part, self._number = _Part(), 0
         self._sealing = asyncio.Lock()
+        self._running: asyncio.Future[None] | None = None
         self.parts: list[str] = []
         self.warc_files: list[str] = []
 
@@ -124,17 +130,28 @@ class Journal:
             WarehouseError: the store refused. Whatever `may_write` raises.
         """
         async with self._sealing:
+            await self._finish_running()
             part, number = self._part, self._number
             if not part.lines and part.writer is None:
                 return
             self._part, self._number = _Part(), number + 1
-            await asyncio.to_thread(self._seal, part, part_name(self._task, self._epoch, number))
+            work = asyncio.to_thread(self._seal, part, part_name(self._task, self._epoch, number))
+            self._running = asyncio.ensure_future(work)
+            await self._finish_running()
 
-    def abandon(self) -> None:
-        """Drop what is not sealed."""
+    async def abandon(self) -> None:
+        """Drop what is not sealed; a seal that is under way is waited for."""
+        with contextlib.suppress(Exception):  # the reason why this is called, most likely
+            await self._finish_running()
         part, self._part = self._part, _Part()
         if part.writer is not None:
             part.writer.abandon()
+
+    async def _finish_running(self) -> None:
+        """A caller that is cancelled leaves the thread at work: whoever comes next must not overlook its part."""
+        if self._running is not None:
+            await asyncio.shield(self._running)
+            self._running = None
 
     def _seal(self, part: _Part, name: str) -> None:
         try:

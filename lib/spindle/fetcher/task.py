@@ -21,7 +21,7 @@ from spindle.fetcher import epoch as epochs
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.client import Client
 from spindle.fetcher.course import Around, Course, Listing
-from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts
+from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts, warc_prefix
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
 from spindle.fetcher.suspects import Suspects, Watchdog, left_behind, mark_path
@@ -125,6 +125,8 @@ async def _attempt(
 ) -> dict[str, Any]:
     task, resumed = origin.task, epoch.number > 1
     earlier = sealed_parts(store, task) if resumed else []
+    if resumed:
+        store.clear_unfinished(warc_prefix(origin.segment, task))
     journal = Journal(store, origin.segment, task, epoch.number, info=_info(settings), may_write=epoch.check)
     rule = AddressRule(settings.network.allow_addresses)
     resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
@@ -139,7 +141,7 @@ async def _attempt(
         epoch.check()
     finally:
         suspects.close()
-        journal.abandon()
+        await journal.abandon()
     found = {
         "segment": origin.segment,
         "task": task,
