@@ -1,0 +1,101 @@
+"""Installs what `make test-heavy` needs and only root can bring: nginx, and Debian's python3-doc as real HTML to crawl.
+
+Decides what is missing and how a shortage is told; the tests decide by themselves whether they can run. What is there
+is left alone, so a second run does nothing and needs no network. In CI a shortage is an error, elsewhere a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+DOCUMENTATION = "/usr/share/doc/python3*/html/index.html"
+#: Debian package -> whether it is here. Other systems may bring the same files by other means.
+NEEDED: dict[str, Callable[[], bool]] = {
+    "nginx-light": lambda: shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:" + os.environ["PATH"]) is not None,
+    "python3-doc": lambda: any(Path("/").glob(DOCUMENTATION[1:])),
+}
+#: Slim images leave documentation out when they install; nothing else is upgraded along the way.
+OPTIONS = [
+    *("-o", "Dpkg::Options::=--path-include=/usr/share/doc/python3*"),
+    *("-o", "APT::Get::Upgrade-By-Source-Package=false"),
+]
+
+
+class Shortage(Exception):
+    """Why something cannot be installed here."""
+
+
+def main() -> int:
+    missing = [package for package, here in NEEDED.items() if not here()]
+    for package in NEEDED:
+        if package not in missing:
+            print(f"heavy: {package} is here; not installed again")
+    if not missing:
+        return 0
+    try:
+        install(missing)
+    except Shortage as shortage:
+        return tell(missing, str(shortage))
+    return 0
+
+
+def tell(missing: list[str], why: str) -> int:
+    """An error in CI, where nothing is skipped in silence; a note for a user, whose other tests run all the same."""
+    print(f"heavy: {' and '.join(missing)} not installed: {why}", file=sys.stderr)
+    if os.environ.get("CI") == "true":
+        return 1
+    print("heavy: the tests that need them will be skipped", file=sys.stderr)
+    return 0
+
+
+def install(packages: list[str]) -> None:
+    """Raises Shortage: no apt-get, not root, or apt-get failed (with its last words)."""
+    if shutil.which("apt-get") is None:
+        raise Shortage("this is no Debian; install nginx, and the HTML of Python's documentation at " + DOCUMENTATION)
+    if os.geteuid() != 0:
+        raise Shortage(f"only root can; run: sudo apt-get install --no-install-recommends {' '.join(packages)}")
+    print(f"heavy: installing {' and '.join(packages)}", flush=True)
+    try:
+        without_services(lambda: apt_get("install", "-y", "--no-install-recommends", *OPTIONS, *packages))
+    except Shortage:  # the package lists are missing or old
+        apt_get("update")
+        without_services(lambda: apt_get("install", "-y", "--no-install-recommends", *OPTIONS, *packages))
+    if absent := [package for package in packages if not NEEDED[package]()]:
+        raise Shortage(f"apt-get succeeded, but the files of {' and '.join(absent)} are not where they should be")
+
+
+def without_services(action: Callable[[], None], policy: Path = Path("/usr/sbin/policy-rc.d")) -> None:
+    """Runs `action` while packages may not start their services: our nginx is started by the test, on its own port."""
+    if policy.exists():  # a container's own; it says no already, or its owner wants otherwise
+        action()
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")  # "action forbidden by policy" (invoke-rc.d(8))
+    policy.chmod(0o755)
+    try:
+        action()
+    finally:
+        policy.unlink()
+
+
+def apt_get(*words: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(
+        ["apt-get", "-qq", *words],
+        env=environment,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip().splitlines()[-3:]
+        raise Shortage(f"apt-get {words[0]}: {' / '.join(last) or f'exit code {done.returncode}'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
