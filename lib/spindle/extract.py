@@ -83,17 +83,15 @@ def _header(message: warc.HttpMessage, name: bytes) -> str | None:
 
 def _of_page(fetch: Mapping[str, Any], body: bytes, content_type: str | None, page: Row, rules: Rules) -> Extract:
     settings = rules.settings.parse
-    told = html.parse_page(
-        body, fetch["url"], content_type, settings, rules.settings.agent.token, fetch["x_robots_tag"]
-    )
+    token, flags = rules.settings.agent.token, fetch["x_robots_tag"]
+    told = html.parse_page(body, fetch["url"], content_type, settings, token, flags, rules.normalizer)
     same = ("title", "description", "language", "charset", "charset_source", "canonical", "noindex", "nofollow")
-    more = ("noarchive", "published_at", "modified_at", "word_count", "needs_js", "links_cut")
+    more = ("noarchive", "published_at", "modified_at", "text_hash", "word_count", "needs_js", "links_cut")
     page |= {name: getattr(told, name) for name in (*same, *more)}
-    page["text"] = None if told.noarchive else told.text[: settings.text_chars]
-    page["text_hash"] = fingerprint.text_hash(told.text) if told.text else None
-    simhash = fingerprint.page_simhash(told.text, settings.simhash_min_words)
-    page["simhash"] = None if simhash is None else fingerprint.to_signed(simhash)
+    page["text"] = None if told.noindex or told.noarchive else told.text  # a page may forbid to keep its words
+    page["simhash"] = None if told.simhash is None else fingerprint.to_signed(told.simhash)
     made = Extract(page, rejected=Counter(told.rejected))
+    made.rejected += Counter(links_cut=told.links_cut)
     for link in told.links:
         if link.nofollow and not settings.follow_nofollow:
             made.rejected["nofollow"] += 1
@@ -110,7 +108,8 @@ def _of_sitemap(fetch: Mapping[str, Any], body: bytes, page: Row, rules: Rules) 
         told = sitemap.parse(body, fetch["url"])
     except sitemap.SitemapError as error:
         return Extract({**page, "error": f"sitemap: {error}"})
-    made = Extract(page)
+    made = Extract(page, rejected=Counter({f"sitemap_{reason}": n for reason, n in told.rejected.items()}))
+    made.rejected += Counter(sitemap_cut=told.cut)
     for entry in told.urls:
         _add(made, fetch, rules, entry.loc, "sitemap", lastmod=entry.lastmod)
     for child in told.sitemaps:
@@ -120,9 +119,9 @@ def _of_sitemap(fetch: Mapping[str, Any], body: bytes, page: Row, rules: Rules) 
 
 
 def of_redirect(fetch: Mapping[str, Any], rules: Rules) -> Extract:
-    """The link that a redirect is: its target inherits depth and the seed's priority."""
-    made = Extract(None)
-    _add(made, fetch, rules, fetch["redirect_to"], "redirect", depth=fetch["depth"] or 0)
+    """The link that a redirect is: its target inherits kind, depth and the seed's priority."""
+    made, kind = Extract(None), fetch["kind"] or "page"
+    _add(made, fetch, rules, fetch["redirect_to"], "redirect", kind=kind, depth=fetch["depth"] or 0)
     return made
 
 
