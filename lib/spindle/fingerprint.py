@@ -11,9 +11,11 @@ more than half of the features' hashes have it (Charikar 2002; Manku, Jain and D
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NamedTuple
 
 import mmh3
@@ -23,13 +25,19 @@ import numpy.typing as npt
 SIMHASH_SCHEME = "w23-mmh3-1"
 LEAST_WORDS = 3  # fewer have no triple
 
-_TO_BLANK = bytes(byte if byte >= 0x80 or chr(byte).isalnum() or byte == 0x5F else 0x20 for byte in range(256))
+#: One step for all of ASCII: letters to lower case, what is no letter, digit or "_" to a blank.
+_ASCII = bytes(
+    code if code >= 0x80 or code == 0x5F else ord(chr(code).lower()) if chr(code).isalnum() else 0x20
+    for code in range(256)
+)
+_ACCENTS = ("\u0300", "\u036f")  # first and last of the only marks that melt with an ASCII character
 #: Vowel signs and points are no letters to `re`, but part of the word: Latin, Hebrew, Arabic, the scripts of India.
-_WORD = re.compile(r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff]+")
+_LETTER = re.compile(r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff]")
 #: Scripts written without blanks: Thai, Lao, Myanmar, Khmer, kana, Han. A word there is one character.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+_REMEMBERED_CHARS = 32  # of a run; words come again, paragraphs do not
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 _DOWN = np.uint64(29)
 _COUNTER_MAX = 255  # what a counter of 8 bits can hold
@@ -82,12 +90,43 @@ def from_signed(value: int) -> int:
 
 def words(text: str) -> list[bytes]:
     """The words of a text in order, normalised, as UTF-8."""
-    if text.isascii():
-        return text.lower().encode().translate(_TO_BLANK).split()
-    text = unicodedata.normalize("NFC", text).casefold()
-    if _UNSPACED.search(text):
-        text = _UNSPACED.sub(r" \g<0> ", text)
-    return " ".join(_WORD.findall(text)).encode("utf-8", "replace").split()
+    try:
+        plain = text.encode("ascii", "spindle-words")
+    except _AccentError:
+        plain = unicodedata.normalize("NFC", text).encode("ascii", "spindle-words-nfc")
+    return plain.translate(_ASCII).split()
+
+
+class _AccentError(Exception):
+    """An accent follows an ASCII character: only the normal form of both together is right."""
+
+
+def _of_run(error: UnicodeError) -> tuple[bytes, int]:
+    """For `str.encode`, which finds the runs beyond ASCII ten times quicker than a pattern does."""
+    assert isinstance(error, UnicodeEncodeError)
+    run = error.object[error.start : error.end]
+    return _remembered(run) if len(run) <= _REMEMBERED_CHARS else _folded(run), error.end
+
+
+def _of_run_without_accent(error: UnicodeError) -> tuple[bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    if _ACCENTS[0] <= error.object[error.start] <= _ACCENTS[1]:
+        raise _AccentError
+    return _of_run(error)
+
+
+codecs.register_error("spindle-words", _of_run_without_accent)
+codecs.register_error("spindle-words-nfc", _of_run)
+
+
+def _folded(run: str) -> bytes:
+    """Normal form C and case-folded; blanks for what is no letter and round what stands alone."""
+    run = unicodedata.normalize("NFC", run).casefold()
+    run = "".join(char if _LETTER.match(char) else " " for char in run)
+    return _UNSPACED.sub(r" \g<0> ", run).encode("utf-8", "replace")
+
+
+_remembered = lru_cache(100_000)(_folded)
 
 
 def _text_hash(found: list[bytes]) -> str:
@@ -125,9 +164,12 @@ def _ones(features: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
     Every bit becomes a byte, eight bytes a word, and words are added: eight counters at once, of 255 features each.
     """
-    spread = np.unpackbits(features.astype("<u8", copy=False).view(np.uint8), bitorder="little").view("<u8")
-    sums = np.add.reduceat(spread.reshape(-1, 8), np.arange(0, len(features), _COUNTER_MAX), axis=0)
+    rows = -(-len(features) // _COUNTER_MAX)
+    padded = np.zeros(rows * _COUNTER_MAX, dtype="<u8")
+    padded[: len(features)] = features
+    spread = np.unpackbits(padded.view(np.uint8), bitorder="little").view("<u8")
+    sums = spread.reshape(_COUNTER_MAX, rows * 8).sum(axis=0)
     ones: npt.NDArray[np.int64] = (
-        sums.astype("<u8", copy=False).view(np.uint8).reshape(-1, 64).sum(axis=0, dtype=np.int64)
+        sums.astype("<u8", copy=False).view(np.uint8).reshape(rows, 64).sum(axis=0, dtype=np.int64)
     )
     return ones
