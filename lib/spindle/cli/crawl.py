@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("seeds", nargs="*", metavar="FILE", help="seed lists; - is standard input")
     parser.add_argument("--warehouse", required=True, metavar="URI", help="where the tables are, or will be made")
     parser.add_argument("--turns", type=int, default=3, metavar="N", help="segments to run (default 3)")
+    parser.add_argument("--until-dry", action="store_true", help="stop early, after a turn that found nothing due")
     parser.add_argument("--demo", action="store_true", help="crawl the loopback demo web instead of a seed list")
     parser.add_argument("--demo-hosts", type=int, default=200, metavar="N", help="size of the demo web")
     runner.add_settings(parser)
@@ -105,6 +106,8 @@ def turn_wheel(
             crawled.add(number, options.turns, str(segment), name, runner.turn_of(warehouse, segment, name, job))
         if between_turns is not None:
             between_turns()
+        if options.until_dry and not listed["listed"]:
+            break
     return crawled
 
 
