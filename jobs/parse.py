@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -125,19 +126,17 @@ def seeds_of(turn: Turn) -> dict[str, list[str]]:
     return {"seed_hosts": sorted({r.host for r in seeds}), "seed_domains": sorted({r.domain for r in seeds})}
 
 
-def sitemap_links(turn: Turn, rules: dict[str, Any]) -> DataFrame:
-    """Links to the sitemaps that the robots.txt files named in this segment."""
+def sitemap_links(turn: Turn, rules: dict[str, Any]) -> tuple[DataFrame, Counter[str]]:
+    """Links to the sitemaps that the robots.txt files named in this segment, and what was wrong with others."""
     from spindle.extract import of_robots
 
     named = turn.warehouse.read("robots").filter(f"last_{turn.where} AND until IS NULL AND size(sitemaps) > 0")
-    made = [
-        row
-        for r in named.select("origin", "sitemaps").collect()
-        for row in of_robots(r.origin, r.sitemaps, rules_of(rules))
-    ]
+    found = named.select("origin", "sitemaps").collect()
+    made = [of_robots(row.origin, row.sitemaps, rules_of(rules)) for row in found]
     ddl = schema.TABLES["links"].replace(" NOT NULL", "")
-    rows = [tuple(row[name] for name in schema.columns("links")) for row in made]
-    return turn.warehouse.spark.createDataFrame(rows, ddl)
+    rows = [tuple(link[name] for name in schema.columns("links")) for each in made for link in each.links]
+    rejected = sum((each.rejected for each in made), Counter[str]())
+    return turn.warehouse.spark.createDataFrame(rows, ddl), rejected
 
 
 def run(turn: Turn) -> dict[str, float]:
@@ -155,10 +154,13 @@ def run(turn: Turn) -> dict[str, float]:
     try:
         pages = rows_of(results, "page", "pages")
         warehouse.replace("pages", f"month = '{turn.month}' AND {turn.where}", pages.coalesce(2))
-        links = rows_of(results, "links", "links").unionByName(sitemap_links(turn, rules))
+        named, rejected = sitemap_links(turn, rules)
+        links = rows_of(results, "links", "links").unionByName(named)
         ordered = links.repartitionByRange(2, "dst_bucket").sortWithinPartitions("dst_bucket", "dst_key")
         warehouse.replace("links", turn.where, ordered)
         counts = count(results, fetches, listed)
+        for reason, number in rejected.items():
+            counts[f"rejected.{reason}"] = counts.get(f"rejected.{reason}", 0) + number
     finally:
         results.unpersist()
     warehouse.ledger.move(str(turn.segment), State.PARSED, time.time(), {"pages": int(counts["pages"])})

@@ -7,7 +7,7 @@ is `html`'s and `sitemap`'s, reading them is the parse job's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,8 +125,8 @@ def of_redirect(fetch: Mapping[str, Any], rules: Rules) -> Extract:
     return made
 
 
-def of_robots(origin: str, sitemaps: list[str], rules: Rules) -> Iterator[Row]:
-    """Rows of `links` for the sitemaps that a robots.txt names."""
+def of_robots(origin: str, sitemaps: list[str], rules: Rules) -> Extract:
+    """The links to the sitemaps that a robots.txt names."""
     source = f"{origin}/robots.txt"
     fetch = {
         "url_key": urls.url_key(source),
@@ -138,7 +138,7 @@ def of_robots(origin: str, sitemaps: list[str], rules: Rules) -> Iterator[Row]:
     made = Extract(None)
     for url in sitemaps:
         _add(made, fetch, rules, url, "sitemap", kind="sitemap", depth=0)
-    yield from made.links
+    return made
 
 
 def _add(
