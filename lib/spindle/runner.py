@@ -182,7 +182,7 @@ def write_metrics(warehouse: Warehouse, segment: str, job: str, counts: Mapping[
 
 def summary_line(job: str, segment: str, counts: Mapping[str, float]) -> str:
     """One line a job: `generate 20261130.1of1: listed 600 ...`."""
-    shown = ", ".join(f"{name} {value:g}" for name, value in counts.items() if value or name == "listed")
+    shown = ", ".join(f"{name} {value:.15g}" for name, value in counts.items() if value or name == "listed")
     return f"{job} {segment}: {shown or 'nothing to do'}"
 
 
