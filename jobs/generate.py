@@ -27,6 +27,7 @@ NO_LIMIT = 2**31 - 1
 BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, not all that is due
 MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
 _KEYS = ["url_key", "bucket", "host", "domain", "level", "score", "fresh", "tie"]
+_PACE = ("crawl_delay_s", "limit_delay_s", "mean_fetch_ms")  # what a host's delay follows from
 
 
 def due(urls: DataFrame, turn: Turn) -> DataFrame:
@@ -53,22 +54,15 @@ def best_of_each_host(frame: DataFrame, most: int) -> DataFrame:
 
 
 def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
-    """Adds `reason`: why the host lets a URL not through now, or null."""
-    budgets = hosts.selectExpr(
-        "host",
-        "state",
-        "paused",
-        "backoff_until",
-        f"{day_left_sql(turn)} AS day_left",
-        f"{window_budget_sql(turn.settings)} AS window_budget",
-    )
-    return frame.join(budgets, "host", "left").selectExpr(
+    """Adds `reason`: why the host lets a URL not through now, or null. An unknown host has the budgets of a new one."""
+    known = ("state", "paused", "backoff_until", "day", "fetched_today", *_PACE)
+    return frame.join(hosts.select("host", *known), "host", "left").selectExpr(
         *_KEYS,
         f"""CASE WHEN state = 'blocked' THEN 'host_blocked'
                  WHEN paused THEN 'host_paused'
                  WHEN backoff_until > {turn.now_sql} THEN 'host_backing_off'
-                 WHEN host_rank > day_left THEN 'day_budget'
-                 WHEN host_rank > window_budget THEN 'window_budget' END AS reason""",
+                 WHEN host_rank > {day_left_sql(turn)} THEN 'day_budget'
+                 WHEN host_rank > {window_budget_sql(turn.settings)} THEN 'window_budget' END AS reason""",
     )
 
 
@@ -86,7 +80,7 @@ def window_budget_sql(settings: Settings) -> str:
     spent = f"least({rules.max_duration_delay_s}, {rules.duration_factor} * coalesce(mean_fetch_ms, 0) / 1000)"
     own = f"coalesce(limit_delay_s, greatest({rules.min_delay_s}, {spent}))"
     seconds = f"greatest({own}, coalesce(crawl_delay_s, 0)) + coalesce(mean_fetch_ms, 0) / 1000"
-    return f"greatest(1, CAST(least({NO_LIMIT}, floor({settings.fetch.window_s} / ({seconds} + 1e-9))) AS INT))"
+    return f"greatest(1, CAST(least({NO_LIMIT}, floor({settings.fetch.window_s} / greatest(1e-9, {seconds}))) AS INT))"
 
 
 def with_domain_reason(frame: DataFrame, budget: int) -> DataFrame:

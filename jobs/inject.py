@@ -60,7 +60,7 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
     the known ones. Returns how many rows were new."""
     frame = warehouse.spark.createDataFrame(seeds).coalesce(2)
     defaults = {name: sql for name, sql in schema.NEW_URL.items() if name not in seeds.column_names}
-    at = f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S.%f}'"
+    at = f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S.%f}Z'"
     source = frame.selectExpr(
         "*", *(f"{sql} AS {name}" for name, sql in defaults.items()), "CAST(NULL AS DOUBLE) quality"
     )

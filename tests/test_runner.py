@@ -175,7 +175,7 @@ def test_pins_bring_the_same_turn_back(settings: config.Settings) -> None:
     assert (turn.now, turn.settings, turn.seed, turn.entry) == (now, own, pins["seed"], None)
     assert pins["digest"] == own.digest() != settings.digest()
     assert turn.month == "2026-11" and turn.where == "segment = 'a.1of2'"
-    assert turn.now_sql == "TIMESTAMP '2026-11-30 23:59:59.123456'"
+    assert turn.now_sql == "TIMESTAMP '2026-11-30 23:59:59.123456Z'"
     assert len({runner.pins(now, own)["seed"] for _ in range(20)}) > 1, "chance differs from segment to segment"
 
 

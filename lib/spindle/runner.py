@@ -48,8 +48,8 @@ class Turn:
 
     @property
     def now_sql(self) -> str:
-        """The pinned time as a SQL literal."""
-        return f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S.%f}'"
+        """The pinned time as a SQL literal, the same instant whatever zone the session has."""
+        return f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S.%f}Z'"
 
     @property
     def where(self) -> str:
