@@ -25,7 +25,7 @@ import mmh3
 from selectolax.lexbor import LexborHTMLParser
 from simhash import Simhash
 
-from spindle import charset, config, fingerprint, html, htmltree, links, pagetext
+from spindle import charset, config, fingerprint, html, htmltree, links
 from spindle.defaults import default_layer
 from spindle.isolate import Isolated
 from spindle.urls import Normalizer
@@ -78,16 +78,17 @@ class Prepared:
         self.body = body
         self.text = charset.decode(body, "text/html").text
         self.tree = LexborHTMLParser(self.text, options=1)
-        self.nodes = self.tree.css(links.ELEMENTS)
-        self.hrefs = [found.href for found in links.candidates(self.nodes, forms=False)]
-        self.content = pagetext.extract(htmltree.parse(self.text)).content
+        self.elements = htmltree.elements(self.tree)
+        self.linking = [node for name, node in self.elements if name in ("a", "area", "link", "meta", "iframe")]
+        self.hrefs = [found.href for found in links.candidates(self.elements, forms=False)]
+        self.content = html.parse_page(body, URL, "text/html", RULES).text
 
 
 PARTS: dict[str, Callable[[Prepared], object]] = {
     "charset and decoding": lambda page: charset.decode(page.body, "text/html"),
     "tree (lexbor)": lambda page: LexborHTMLParser(page.text, options=1),
-    "links: elements and attributes": lambda page: [n.attributes for n in page.tree.css(links.ELEMENTS)],
-    "links: anchor texts": lambda page: [" ".join(n.text().split()) for n in page.nodes],
+    "links: elements and attributes": lambda page: [n.attributes for n in page.tree.css("a,area,link,meta,iframe")],
+    "links: anchor texts": lambda page: [" ".join(n.text().split()) for n in page.linking],
     "links: normalised and keyed": lambda page: NORMALIZER.links(page.hrefs, URL),
     "text: walk and fold": lambda page: " ".join(page.tree.body.text(separator=" ").split()),  # type: ignore[union-attr]
     "words, text hash and SimHash": lambda page: fingerprint.of_text(page.content, 16),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import jsonl, shared_file
-from spindle import html, htmltree
+from spindle import html, htmltree, pagetext
 from spindle.refresh import Refresh, parse_refresh, parse_srcset
 
 URL = "http://e.example/d/page.html"
@@ -249,6 +249,16 @@ def test_text_is_the_pages_own():
     )
     assert page.text == "First line second Headline body"
     assert page.word_count == 5
+
+
+@given(st.text() | st.lists(st.sampled_from(["a", " ", "\n", "\t", "\xa0", "\u2003", "\x1f"])).map("".join))
+def test_folding_is_split_and_join(text):
+    assert pagetext.fold(text) == " ".join(text.split())
+
+
+def test_every_kind_of_white_space_is_folded():
+    blanks = [chr(code) for code in range(0x3001) if chr(code).isspace()]
+    assert pagetext.fold("a" + "".join(blanks) + "b") == "a b"
 
 
 def test_the_main_element_is_the_page_if_it_says_enough():

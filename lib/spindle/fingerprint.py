@@ -41,6 +41,7 @@ _REMEMBERED_CHARS = 32  # of a run; words come again, paragraphs do not
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 _DOWN = np.uint64(29)
 _COUNTER_MAX = 255  # what a counter of 8 bits can hold
+_BLOCK = 4 * _COUNTER_MAX  # features at a time
 
 
 class Fingerprint(NamedTuple):
@@ -162,14 +163,15 @@ def _mixed(values: npt.NDArray[np.uint64], factor: np.uint64) -> npt.NDArray[np.
 def _ones(features: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """How many features have each bit, lowest bit first.
 
-    Every bit becomes a byte, eight bytes a word, and words are added: eight counters at once, of 255 features each.
+    Every bit becomes a byte, eight bytes a word, and words are added: eight counters at once, of 255 features each. In
+    blocks, since large arrays go back to the system at once and cost a page fault for each 4 KB when they come again.
     """
-    rows = -(-len(features) // _COUNTER_MAX)
-    padded = np.zeros(rows * _COUNTER_MAX, dtype="<u8")
-    padded[: len(features)] = features
-    spread = np.unpackbits(padded.view(np.uint8), bitorder="little").view("<u8")
-    sums = spread.reshape(_COUNTER_MAX, rows * 8).sum(axis=0)
-    ones: npt.NDArray[np.int64] = (
-        sums.astype("<u8", copy=False).view(np.uint8).reshape(rows, 64).sum(axis=0, dtype=np.int64)
-    )
+    ones = np.zeros(64, dtype=np.int64)
+    for start in range(0, len(features), _BLOCK):
+        block = features[start : start + _BLOCK].astype("<u8", copy=False)
+        if len(block) < _BLOCK:
+            block = np.concatenate((block, np.zeros(_BLOCK - len(block), dtype="<u8")))
+        spread = np.unpackbits(block.view(np.uint8), bitorder="little").view("<u8")
+        counters = spread.reshape(_COUNTER_MAX, -1).sum(axis=0).astype("<u8", copy=False)
+        ones += counters.view(np.uint8).reshape(-1, 64).sum(axis=0, dtype=np.int64)
     return ones

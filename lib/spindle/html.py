@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from spindle import charset, config, fingerprint, htmltree, links, pagefacts, pagetext, urls
 from spindle.config import ParseSettings
 from spindle.defaults import default_layer
 from spindle.errors import UrlRejected
+from spindle.htmltree import Element
 from spindle.links import Candidate, Found, Link, LinkRules
 from spindle.pagefacts import MIN_WORDS_WITHOUT_JS
 from spindle.pagerobots import RobotsFlags, flags
-from spindle.pagetext import PageText
 
 #: Raised with every change that gives any page another text, links or fingerprint; `pages.parse_version` has it.
 PARSE_RULES = 1
@@ -85,28 +84,30 @@ def parse_page(
     decoded = charset.decode(body, content_type)
     plain = _is_plain_text(content_type)
     tree = htmltree.parse("" if plain else decoded.text, charset.is_xml(content_type))
-    nodes = tree.css(links.ELEMENTS)
-    metas = pagefacts.metas_of(nodes)
+    elements = htmltree.elements(tree)
+    metas = pagefacts.metas_of(elements)
     robots = flags(metas if settings.meta_robots else [], x_robots_tag if settings.x_robots_tag else None, agent_token)
     rules = LinkRules(normalizer or _normalizer(), settings.max_links, settings.anchor_chars, settings.follow_forms)
-    found = _links(nodes, decoded, url, rules)
+    found = _links(elements, decoded, url, rules)
     linked = pagefacts.linked_data(tree) if "ld+json" in decoded.text else {}
-    title = pagefacts.title_of(tree, metas) or linked.get("headline")
+    title = pagefacts.title_of(elements, metas) or linked.get("headline")
     language = pagefacts.declared_language(tree, metas)
-    text = PageText(pagetext.fold(decoded.text), "") if plain else pagetext.extract(tree)  # takes the tree apart: last
-    made = fingerprint.of_text(text.content, settings.simhash_min_words)
+    text, is_shell = (
+        (pagetext.fold(decoded.text.replace("\0", " ")), False) if plain else _text(tree, elements, decoded.text)
+    )
+    made = fingerprint.of_text(text, settings.simhash_min_words)
     return Page(
         url=url,
         links=() if robots.nofollow else tuple(found.links.values()),
         title=title,
-        text="" if robots.noindex or robots.noarchive else text.content[: settings.text_chars],
+        text="" if robots.noindex or robots.noarchive else text[: settings.text_chars],
         canonical=found.canonical,
         noindex=robots.noindex,
         nofollow=robots.nofollow,
         noarchive=robots.noarchive,
         robots=robots.said,
         description=pagefacts.first(metas, "description", "og:description", "twitter:description"),
-        language=language or _detected_language(text.content, settings),
+        language=language or _detected_language(text, settings),
         charset=decoded.name,
         charset_source=decoded.source,
         published_at=pagefacts.published(metas, linked),
@@ -116,7 +117,7 @@ def parse_page(
         word_count=made.word_count,
         text_hash=made.text_hash,
         simhash=made.simhash,
-        needs_js=not plain and _is_shell(text.visible, decoded.text),
+        needs_js=is_shell,
         links_cut=found.cut,
         rejected=_rejected(found, robots),
         feeds=tuple(found.feeds),
@@ -127,9 +128,9 @@ def _is_plain_text(content_type: str | None) -> bool:
     return (content_type or "").split(";")[0].strip().lower() == "text/plain"
 
 
-def _links(nodes: Sequence[LexborNode], decoded: charset.Decoded, url: str, rules: LinkRules) -> Found:
-    candidates = [*links.candidates(nodes, rules.forms), *_stray_frames(nodes, decoded.text)]
-    base = links.base_of(nodes, url)
+def _links(elements: list[Element], decoded: charset.Decoded, url: str, rules: LinkRules) -> Found:
+    candidates = [*links.candidates(elements, rules.forms), *_stray_frames(elements, decoded.text)]
+    base = links.base_of(elements, url)
     try:
         own = rules.normalizer.normalize(url)
     except UrlRejected:
@@ -137,13 +138,25 @@ def _links(nodes: Sequence[LexborNode], decoded: charset.Decoded, url: str, rule
     return links.collect(candidates, base, own, decoded.name, rules)
 
 
-def _stray_frames(nodes: Sequence[LexborNode], text: str) -> list[Candidate]:
+def _stray_frames(elements: list[Element], text: str) -> list[Candidate]:
     """Frames outside a frameset: the tree rules ignore them (HTML 13.2.6.4.7), a crawler should not."""
-    if not _FRAME.search(text) or any(node.tag == "frame" for node in nodes):
+    if not _FRAME.search(text) or any(name == "frame" for name, _ in elements):
         return []
     tree = htmltree.parse(_FRAME.sub("<embed", text))  # an element with a src that may stand anywhere
     found = (node.attributes.get("src") for node in tree.css("embed[src]"))
     return [Candidate(src, "frame", False, None) for src in found if src]
+
+
+def _text(tree: LexborHTMLParser, elements: list[Element], source: str) -> tuple[str, bool]:
+    """The page's text, and whether only a browser would show it. Takes the tree apart: nothing may follow."""
+    text = pagetext.content(tree, elements, source)
+    if len(text.split(None, MIN_WORDS_WITHOUT_JS)) >= MIN_WORDS_WITHOUT_JS:
+        return text, False
+    whole = htmltree.parse(source)  # few pages have so few words
+    needs_js = pagefacts.needs_js(whole)
+    visible = pagetext.visible(whole, htmltree.elements(whole))
+    few = len(visible.split(None, MIN_WORDS_WITHOUT_JS)) < MIN_WORDS_WITHOUT_JS
+    return text or visible, few and needs_js
 
 
 def _rejected(found: Found, robots: RobotsFlags) -> dict[str, int]:
@@ -155,12 +168,6 @@ def _rejected(found: Found, robots: RobotsFlags) -> dict[str, int]:
 
 def _detected_language(text: str, settings: ParseSettings) -> str | None:
     return pagefacts.detected_language(text) if settings.detect_language else None
-
-
-def _is_shell(visible: str, source: str) -> bool:
-    """Whether only a browser would show the content. The tree is in pieces by now, and few pages have so few words."""
-    few = len(visible.split(None, MIN_WORDS_WITHOUT_JS)) < MIN_WORDS_WITHOUT_JS
-    return few and "<script" in source.lower() and pagefacts.needs_js(htmltree.parse(source))
 
 
 def default_settings() -> ParseSettings:

@@ -3,17 +3,24 @@
 This file alone knows how hostile markup is brought within bounds before the parser sees it, and that XHTML is XML.
 The parser (lexbor, WHATWG tree rules) is linear but for two things, each quadratic: elements nested very deep (every
 block start tag looks through all open elements for a <p>) and very many attributes on one tag. It knows nothing of
-what is looked for in the tree.
+what the elements that it finds are for.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from lxml import etree
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+#: What links, says something of the page, or is no text for a reader.
+ELEMENTS = tuple(
+    "a area iframe frame link meta base form title main nav footer aside header"  # noqa: SIM905 a list of words reads better
+    " script style noscript template svg object select textarea".split()
+)
 MAX_DEPTH = 2000  # open elements; browsers stop at 512. 2,000 cost the parser 10 ms
 MAX_ATTRIBUTES = 1000  # of one tag; 1,000 cost 3 ms
 _SUSPECT_CHARS = 65_536  # nothing shorter can cost more than half a second, whatever it is
@@ -46,6 +53,32 @@ def parse(text: str, xml: bool = False) -> LexborHTMLParser:
     if xml:
         text = _as_html(text) or text
     return LexborHTMLParser(tame(text), options=_WITHOUT_EVENTS)
+
+
+class Element(NamedTuple):
+    """An element that somebody looks at, and its name."""
+
+    name: str
+    node: LexborNode
+
+
+def elements(tree: LexborHTMLParser) -> list[Element]:
+    """The elements of ELEMENTS in page order, found in one walk; a selector would pay for each name by itself."""
+    root = tree.root
+    if root is None:
+        return []
+    names = _names()
+    return [Element(name, node) for node in root.traverse() if (name := names.get(node.tag_id)) is not None]
+
+
+@cache
+def _names() -> dict[int, str]:
+    """The parser's numbers of the names, as it gives them itself."""
+    numbers = {}
+    for name in ELEMENTS:
+        markup = f"<frameset><{name}>" if name == "frame" else f"<{name}>"
+        numbers[LexborHTMLParser(markup).css(name)[0].tag_id] = name
+    return numbers
 
 
 def tame(text: str) -> str:

@@ -15,11 +15,9 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborNode
 
 from spindle.errors import UrlRejected
+from spindle.htmltree import Element
 from spindle.refresh import parse_refresh
 from spindle.urls import Normalizer, Target, resolve
-
-#: Elements that may link; the selector of one walk over the tree, in page order.
-ELEMENTS = "a,area,iframe,frame,link,meta,base,form"
 
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 _LINK_RELS = {
@@ -80,10 +78,10 @@ class LinkRules:
     forms: bool
 
 
-def base_of(nodes: Iterable[LexborNode], url: str) -> str:
+def base_of(elements: Iterable[Element], url: str) -> str:
     """The page's base URL: the first <base> with an http(s) href, itself resolved against the page (HTML 4.2.3)."""
-    for node in nodes:
-        href = node.attributes.get("href") if node.tag == "base" else None
+    for name, node in elements:
+        href = node.attributes.get("href") if name == "base" else None
         if href is not None:
             try:
                 base = resolve(href.strip(), url)
@@ -94,24 +92,22 @@ def base_of(nodes: Iterable[LexborNode], url: str) -> str:
     return url
 
 
-def candidates(nodes: Iterable[LexborNode], forms: bool) -> Iterator[Candidate]:
+def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
     """Every href that counts, in page order."""
-    for node in nodes:
-        tag = node.tag
-        if (source := _SOURCES.get(tag or "")) is not None:
+    for name, node in elements:
+        if (source := _SOURCES.get(name)) is not None:
             attributes = node.attributes
-            href = attributes.get(source)
-            if href is None and (href := attributes.get("xlink:href")) is None:  # SVG
-                if source not in attributes:
-                    continue
-                href = ""
+            if source in attributes:
+                href = attributes[source] or ""
+            elif (href := attributes.get("xlink:href") or "") == "":  # SVG
+                continue
             rel = attributes.get("rel")
-            yield Candidate(href, tag or "", rel is not None and "nofollow" in rel.lower().split(), node)
-        elif tag == "link":
+            yield Candidate(href, name, rel is not None and "nofollow" in rel.lower().split(), node)
+        elif name == "link":
             yield from _of_link(node.attributes)
-        elif tag == "meta":
+        elif name == "meta":
             yield from _of_meta(node.attributes)
-        elif tag == "form" and forms:
+        elif name == "form" and forms:
             yield from _of_form(node.attributes)
 
 

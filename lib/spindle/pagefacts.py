@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
+from spindle.htmltree import Element
 from spindle.webdate import normal_date
 
 MAX_CHARS = 2000  # of a title or description
@@ -29,14 +30,15 @@ _MODIFIED = ("article:modified_time", "og:updated_time", "datemodified", "last-m
 _APP_ROOTS = (
     "#root:empty,#app:empty,#__next:empty,#__nuxt:empty,#___gatsby:empty,app-root:empty,[ng-app],[data-reactroot]:empty"
 )
+_SVG = frozenset({"svg", "g", "symbol", "a", "path", "use", "defs"})  # parents of titles of pictures
 MIN_WORDS_WITHOUT_JS = 25  # a page with as many words has something to say to everybody
 
 
-def metas_of(nodes: Iterable[LexborNode]) -> list[tuple[str, str]]:
-    """(name, property, itemprop or http-equiv; content) of the metas among the nodes, in page order."""
+def metas_of(elements: Iterable[Element]) -> list[tuple[str, str]]:
+    """(name, property, itemprop or http-equiv; content) of the metas among the elements, in page order."""
     found = []
-    for node in nodes:
-        if node.tag == "meta":
+    for element, node in elements:
+        if element == "meta":
             attributes = node.attributes
             content = attributes.get("content")
             if content is not None:
@@ -54,12 +56,10 @@ def first(metas: Iterable[tuple[str, str]], *names: str) -> str | None:
     return next((known[name] for name in names if name in known), None)
 
 
-def title_of(tree: LexborHTMLParser, metas: Iterable[tuple[str, str]]) -> str | None:
+def title_of(elements: Iterable[Element], metas: Iterable[tuple[str, str]]) -> str | None:
     """The document's title (HTML 3.1.3: the first <title>, but not an SVG's), else Open Graph's."""
-    for node in tree.css("title"):
-        if (node.parent is None or node.parent.tag not in ("svg", "g", "symbol", "a")) and (
-            text := _short(node.text())
-        ):
+    for name, node in elements:
+        if name == "title" and (node.parent is None or node.parent.tag not in _SVG) and (text := _short(node.text())):
             return text
     return first(metas, "og:title")
 
