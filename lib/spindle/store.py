@@ -19,6 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from spindle.errors import WarehouseError
 
+_BUFFER_BYTES = 1 << 18
+
 
 class Writer(ABC):
     """A file being written: bytes go in, and the name exists only after `seal`. `abandon` leaves nothing behind."""
@@ -181,11 +183,13 @@ class _LocalWriter(Writer):
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO = self._partial.open("wb")
+            self._file: BinaryIO = self._partial.open("wb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes) -> None:
-        with _explained(self._path):
+        try:  # not `_explained`: called for each page
             self._file.write(data)
+        except OSError as error:
+            raise _explanation(self._path, error) from error
         self.size += len(data)
 
     def seal(self) -> None:
@@ -220,11 +224,17 @@ def _explained(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        hints = {
-            errno.ENOSPC: "the disk is full: free space or move the warehouse, then run the job again",
-            errno.EDQUOT: "the disk quota is used up: free space, then run the job again",
-            errno.EROFS: "the file system is read-only",
-            errno.EACCES: "no permission: check the owner and mode of the folder",
-            errno.EPERM: "no permission: check the owner and mode of the folder",
-        }
-        raise WarehouseError(f"{path}: {hints.get(error.errno or 0, error.strerror or str(error))}") from error
+        raise _explanation(path, error) from error
+
+
+def _explanation(path: Path, error: OSError) -> WarehouseError:
+    return WarehouseError(f"{path}: {_HINTS.get(error.errno or 0, error.strerror or str(error))}")
+
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full: free space or move the warehouse, then run the job again",
+    errno.EDQUOT: "the disk quota is used up: free space, then run the job again",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "no permission: check the owner and mode of the folder",
+    errno.EPERM: "no permission: check the owner and mode of the folder",
+}

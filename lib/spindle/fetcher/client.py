@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -63,11 +64,18 @@ class Answer:
     error: str | None = None
     stale: bool = False
     refused: bool = False
+    _fields: dict[bytes, bytes] | None = None  # the headers by lower-case name, made when first asked
 
     def header(self, name: bytes) -> str | None:
         """All values of a header (lower-case name) joined by ", ", or None (RFC 9110 5.3)."""
-        values = [value for key, value in self.headers if key.lower() == name]
-        return b", ".join(values).decode("latin-1") if values else None
+        if self._fields is None:
+            self._fields = {}
+            for key, value in self.headers:
+                lower = key.lower()
+                known = self._fields.get(lower)
+                self._fields[lower] = value if known is None else known + b", " + value
+        found = self._fields.get(name)
+        return None if found is None else found.decode("latin-1")
 
 
 Admit = Callable[[str], bool]  # address -> whether a connection may be opened there now
@@ -75,7 +83,7 @@ Admit = Callable[[str], bool]  # address -> whether a connection may be opened t
 
 @dataclass(slots=True)
 class _Flight:
-    """A request on its way; times of the loop's clock."""
+    """A request on its way; times of the monotonic clock."""
 
     started: float
     progress: float
@@ -98,7 +106,7 @@ Wanted = Callable[[int, str | None], bool]  # (status, content type) -> whether 
 class Client:
     """Sends GETs. Use as an async context manager, inside the loop it shall live in.
 
-    `clock` gives the time that answers carry; deadlines run by the loop's own clock.
+    `clock` gives the time that answers carry; deadlines run by the monotonic clock.
     """
 
     def __init__(self, settings: Settings, resolver: Resolver, rule: AddressRule, clock: Callable[[], float]) -> None:
@@ -110,7 +118,6 @@ class Client:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
-        self._loop = asyncio.get_running_loop()
         self._sweeper = asyncio.create_task(self._sweep())
         return self
 
@@ -140,7 +147,8 @@ class Client:
         answer = Answer(url, self._clock())
         task = asyncio.current_task()
         assert task is not None
-        flight = self._flights[task] = _Flight(self._loop.time(), self._loop.time(), admit=admit)
+        now = monotonic()
+        flight = self._flights[task] = _Flight(now, now, admit=admit)
         _flight.set(flight)
         if last:
             headers = {**(headers or {}), "Connection": "close"}
@@ -161,7 +169,7 @@ class Client:
         finally:
             del self._flights[task]
             answer.ip = answer.ip or flight.ip
-            answer.duration_s = self._loop.time() - flight.started
+            answer.duration_s = monotonic() - flight.started
             answer.ended_at = answer.started_at + answer.duration_s
         return answer
 
@@ -176,7 +184,7 @@ class Client:
         target = yarl.URL(answer.url, encoded=True)  # byte for byte as normalised
         response = await self._session.get(target, headers=headers, allow_redirects=False)
         try:
-            now = self._loop.time()
+            now = monotonic()
             flight.body_since = flight.progress = now
             answer.ttfb_s = now - flight.started
             _note_head(answer, response)
@@ -201,12 +209,11 @@ class Client:
     ) -> None:
         """Collect the body into the answer, cut at `max_bytes`; what has come stays there when reading fails."""
         content, chunks, held = response.content, [], False
-        loop_time = self._loop.time
         try:
             while chunk := await content.readany():
                 chunks.append(chunk)
                 flight.received += len(chunk)
-                flight.progress = loop_time()
+                flight.progress = monotonic()
                 if flight.received > max_bytes:
                     answer.truncated = "length"
                     response.close()
@@ -221,14 +228,14 @@ class Client:
 
     async def _take_place(self, flight: _Flight) -> bool:
         """Wait for a place among the large bodies; the wait is taken off the flight's account."""
-        flight.waiting, since = True, self._loop.time()
+        flight.waiting, since = True, monotonic()
         try:
             await self._large.acquire()
         finally:
-            waited = self._loop.time() - since
+            waited = monotonic() - since
             flight.waiting = False
             flight.started += waited
-            flight.progress = self._loop.time()
+            flight.progress = monotonic()
             if flight.body_since is not None:
                 flight.body_since += waited
         return True
@@ -239,7 +246,7 @@ class Client:
         pause = min(1.0, min(limits.total_timeout_s, limits.connect_timeout_s, limits.read_timeout_s) / 8)
         while True:
             await asyncio.sleep(pause)
-            now = self._loop.time()
+            now = monotonic()
             for task, flight in list(self._flights.items()):
                 if flight.expired is None and (reason := _overdue(flight, now, limits)):
                     flight.expired = reason
@@ -293,7 +300,7 @@ class _Connector(aiohttp.TCPConnector):
         flight = _flight.get()
         # A kept connection is handed out without a pause, so no other request can have made a socket meanwhile.
         flight.reused = self._sockets_made == before
-        flight.connected = flight.progress = asyncio.get_running_loop().time()
+        flight.connected = flight.progress = monotonic()
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         flight.ip = peer[0] if peer else None
         return connection

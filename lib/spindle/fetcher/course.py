@@ -37,12 +37,13 @@ from spindle.fetcher.rows import (
     fetch_row,
     iso,
     judge,
+    outcome_of,
     redirect_target,
     robots_row,
     wanted_types,
 )
 from spindle.fetcher.suspects import Suspects
-from spindle.outcome import NETWORK_CLASS, Outcome, of_status
+from spindle.outcome import NETWORK_CLASS, Outcome
 from spindle.politeness import BackTier, HostState, Ready, Signal, Wait, gap_s, retry_after_s
 from spindle.store import Store
 
@@ -696,7 +697,7 @@ def host_state(row: Mapping[str, Any] | None, learned: Row | None) -> HostState:
 
 
 def _signal(answer: Answer) -> tuple[Signal, float | None]:
-    if answer.status is not None and of_status(answer.status) is Outcome.THROTTLED:
+    if answer.status is not None and outcome_of(answer.status) is Outcome.THROTTLED:
         return Signal.THROTTLED, retry_after_s(answer.header(b"retry-after"), answer.ended_at)
     return (Signal.FAILED if answer.failure in NETWORK_CLASS else Signal.OK), None
 

@@ -16,8 +16,8 @@ from spindle import coding, robots, urls
 from spindle.config import RobotsSettings
 from spindle.fetcher.client import Answer
 from spindle.fetcher.journal import Row
-from spindle.fetcher.rows import as_seconds, iso, redirect_target
-from spindle.outcome import Outcome, of_status
+from spindle.fetcher.rows import as_seconds, iso, outcome_of, redirect_target
+from spindle.outcome import Outcome
 from spindle.politeness import retry_after_s
 from spindle.robots import Rules, State, Verdict
 
@@ -94,7 +94,7 @@ class Gate:
 
     def next_probe(self, probe: Probe, answer: Answer) -> Probe | None:
         """Where a redirected robots.txt is to be read next; None when this answer is the last word."""
-        if answer.status is None or of_status(answer.status) is not Outcome.REDIRECT:
+        if answer.status is None or outcome_of(answer.status) is not Outcome.REDIRECT:
             return None
         target, _ = redirect_target(answer, self._normalizer)
         within = probe.hops < self._settings.max_redirects
@@ -103,7 +103,7 @@ class Gate:
     def learn(self, probe: Probe, answer: Answer, row: Row) -> None:
         """Take the last word on an origin: into memory, and into its row of `robots`."""
         now, status = answer.ended_at, answer.status
-        redirected = status is not None and of_status(status) is Outcome.REDIRECT
+        redirected = status is not None and outcome_of(status) is Outcome.REDIRECT
         exceeded = redirected and probe.hops >= self._settings.max_redirects
         body, error = self._body(answer)
         heard = status if answer.failure is None and error is None else None

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spindle import warc
+from spindle.schema import columns
 from spindle.store import Store, Writer
 
 Row = dict[str, Any]
+_COLUMNS = {kind: dict.fromkeys(columns(table)) for kind, table in (("fetch", "fetches"), ("robots", "robots"))}
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class Place(NamedTuple):
@@ -69,10 +72,11 @@ def sealed_parts(store: Store, task: int | None = None) -> list[str]:
 
 
 def read_parts(store: Store, names: Iterable[str]) -> Iterator[Row]:
-    """The records of journal parts, one dict a line."""
+    """The records of journal parts, one dict a line, with all columns of their table."""
     for name in names:
         for line in store.get(name).splitlines():
-            yield json.loads(line)
+            row = json.loads(line)
+            yield {**_COLUMNS.get(row.get("type"), {}), **row}
 
 
 @dataclass
@@ -113,15 +117,15 @@ class Journal:
         return self._part.writer.size if self._part.writer else 0
 
     def write(self, row: Row) -> None:
-        self._part.lines.append(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+        """Add a record. Columns without a value are left out, as Spark reads JSON: a third of the bytes and time."""
+        self._part.lines.append(_encode({name: value for name, value in row.items() if value is not None}))
 
     def store_exchange(self, date: str, request: bytes, answer: bytes) -> Place:
         """Append a request record and the record of its answer; the place of the latter."""
-        writer = self._writer(date)
-        writer.write(warc.member(request))
-        offset = writer.size
-        writer.write(warc.member(answer))
-        return Place(writer.name, offset, writer.size - offset)
+        writer, first, second = self._writer(date), warc.member(request), warc.member(answer)
+        offset = writer.size + len(first)
+        writer.write(first + second)
+        return Place(writer.name, offset, len(second))
 
     async def seal(self) -> None:
         """Give the present part its names, off the loop; new records go to the next part meanwhile.

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import Any
 
 from spindle import coding, urls
@@ -20,6 +21,8 @@ from spindle.fetcher.journal import Place, Row
 from spindle.outcome import Outcome, of_status
 from spindle.politeness import retry_after_s
 from spindle.schema import columns
+
+outcome_of = cache(of_status)
 
 _FETCH_COLUMNS = dict.fromkeys(columns("fetches"))
 _ROBOTS_COLUMNS = dict.fromkeys(columns("robots"))
@@ -120,7 +123,7 @@ def judge(answer: Answer, page: Page, limits: FetchSettings) -> Content:
     """The outcome of an answer (`outcome.of_status`, RFC 9110 15), and what its body is worth."""
     if answer.status is None:
         return Content(answer.failure or Outcome.CONNECT_ERROR, answer.error)
-    outcome = of_status(answer.status)
+    outcome = outcome_of(answer.status)
     if answer.failure is not None:
         return Content(answer.failure, answer.error, truncated=answer.truncated)
     if outcome is Outcome.NOT_MODIFIED:
@@ -169,7 +172,7 @@ def fetch_row(origin: Origin, page: Page, outcome: Outcome, error: str | None = 
     row["segment"], row["task"], row["epoch"], row["month"] = origin.segment, origin.task, origin.epoch, origin.month
     row["url_key"], row["hop"], row["via_key"], row["bucket"] = page.key, page.hop, page.via_key, page.bucket
     row["url"], row["host"], row["kind"], row["depth"] = page.url, page.host, page.kind, page.depth
-    row["outcome"], row["error"] = outcome.value, error
+    row["outcome"], row["error"] = outcome, error
     return row
 
 
@@ -187,8 +190,9 @@ def describe(row: Row, answer: Answer, content: Content) -> None:
     row["truncated"], row["content_hash"] = content.truncated, content.content_hash
     row["content_type"], row["etag"] = header(b"content-type"), header(b"etag")
     row["last_modified"], row["x_robots_tag"] = header(b"last-modified"), header(b"x-robots-tag")
-    asked = retry_after_s(header(b"retry-after"), answer.ended_at)
-    row["retry_after_s"] = None if asked is None else min(asked, MAX_SPAN_S)
+    if (wait := header(b"retry-after")) is not None:
+        asked = retry_after_s(wait, answer.ended_at)
+        row["retry_after_s"] = None if asked is None else min(asked, MAX_SPAN_S)
 
 
 def robots_row(origin: Origin, robots_of: str, host: str, bucket: int, attempted_at: float) -> Row:
@@ -202,7 +206,13 @@ def robots_row(origin: Origin, robots_of: str, host: str, bucket: int, attempted
 
 def iso(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 UTC with microseconds and Z."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    micros = round(seconds * 1_000_000)
+    return f"{_whole_second(micros // 1_000_000)}.{micros % 1_000_000:06d}Z"
+
+
+@lru_cache(1024)
+def _whole_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def as_iso(moment: Any) -> str | None:

@@ -1,0 +1,211 @@
+"""What a fetched page costs: CPU seconds of the client per 1,000 pages, against the bare loop that only reads bodies.
+
+    python bench/fetch.py [--pages 20000] [--hosts 2000] [--open 300] [--rounds 3] [--gzip] [--profile]
+
+A server process on loopback answers with 1,000 distinct pages of 20 KB. Client processes run in turn: `bare` (aiohttp
+in its cheapest setting, research/fetch.md section 1) and `task` (`run_task`: politeness with delay 0, robots.txt of
+every host, SHA-256, gzip WARC with request records, journal). The least of the rounds counts; a ratio is only worth
+something within one run, since neighbours on the machine move both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+PAGES, PAGE_BYTES = 1000, 20_000
+
+
+def serve(coded: bool) -> None:
+    """Answers GETs from memory until stdin closes; prints its port."""
+    answers = [_response(_text(number), coded) for number in range(PAGES)]
+    rules = b"User-agent: *\nDisallow: /private/\n"
+    robots = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(rules), rules)
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport: Any = transport
+
+        def data_received(self, data: bytes) -> None:
+            path = data.split(b" ", 2)[1]
+            self.transport.write(robots if path == b"/robots.txt" else answers[int(path[2:]) % PAGES])
+            if b"\r\nConnection: close" in data:
+                self.transport.close()
+
+    async def run() -> None:
+        server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0, backlog=4096)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+    asyncio.run(run())
+
+
+def _text(number: int) -> bytes:
+    chance = random.Random(number)
+    words = [f"w{chance.randrange(5000)}" for _ in range(PAGE_BYTES // 6)]
+    return b"<html>" + " ".join(words).encode()[: PAGE_BYTES - 6]
+
+
+def _response(body: bytes, coded: bool) -> bytes:
+    extra = b"Content-Encoding: gzip\r\n" if coded else b""
+    body = gzip.compress(body, 6, mtime=0) if coded else body
+    head = b"HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Mon, 30 Nov 2026 00:00:00 GMT\r\nContent-Type: text/html\r\n"
+    return head + b"%bContent-Length: %d\r\n\r\n" % (extra, len(body)) + body
+
+
+async def bare(args: argparse.Namespace) -> int:
+    """aiohttp, cheapest setting: reads each body and does nothing with it."""
+    import aiohttp
+    from yarl import URL
+
+    class Here(aiohttp.abc.AbstractResolver):
+        async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
+            return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 4}]
+
+        async def close(self) -> None: ...
+
+    read, each = 0, args.pages // args.hosts
+    hosts = iter(range(args.hosts))
+
+    async def work(session: aiohttp.ClientSession) -> None:
+        nonlocal read
+        for host in hosts:
+            for page in range(each):
+                url = URL(f"http://h{host}.test:{args.port}/p{host * each + page}", encoded=True)
+                async with session.get(url, allow_redirects=False) as response:
+                    read += len(await response.read())
+
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, resolver=Here(), keepalive_timeout=15, use_dns_cache=False),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        auto_decompress=False,
+    ) as session:
+        await asyncio.gather(*(work(session) for _ in range(args.open)))
+    return read
+
+
+def task(args: argparse.Namespace) -> int:
+    """The whole fetch task."""
+    from spindle import config, urls
+    from spindle.defaults import default_layer
+    from spindle.fetcher import Listing, run_task
+
+    folder = Path(tempfile.mkdtemp())
+    (folder / "hosts").write_text(f"127.0.0.1:{args.port} *.test\n")
+    layer = {
+        "agent": {"contact": "bench"},
+        "network": {"hosts_file": str(folder / "hosts"), "hosts_file_only": True, "allow_addresses": ["127.0.0.0/8"]},
+        "politeness": {"min_delay_s": 0.0, "duration_factor": 0.0, "address_max_open": -1},
+        "fetch": {"max_open": args.open},
+    }
+    settings, each = config.build([default_layer(), ("bench", layer)]), args.pages // args.hosts
+    rows = []
+    for host in range(args.hosts):
+        for page in range(each):
+            url = f"http://h{host}.test/p{host * each + page}"
+            rows.append({"url_key": urls.url_key(url), "url": url, "host": f"h{host}.test", "bucket": 0, "depth": 1})
+    try:
+        start = _cpu()
+        made = run_task(Listing(rows), settings, str(folder), "bench", 0)
+        args.spent = _cpu() - start
+        assert made["counts"]["ok"] == len(rows), made
+        return sum(path.stat().st_size for path in folder.rglob("*.warc.gz"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def client(args: argparse.Namespace) -> None:
+    """One measured client; prints CPU seconds, wall seconds, bytes and peak memory."""
+    import gc
+
+    import aiohttp  # noqa: F401 - its import is not part of a page
+
+    import spindle.fetcher  # noqa: F401
+
+    began, start = time.perf_counter(), _cpu()
+    args.spent = None
+    if args.client == "bare":
+        gc.freeze()
+        gc.set_threshold(50_000, 50, 50)
+        size = asyncio.run(bare(args))
+    elif args.profile:
+        import cProfile
+        import pstats
+
+        profile = cProfile.Profile()
+        size = profile.runcall(task, args)
+        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(45)
+    else:
+        size = task(args)
+    spent = args.spent if args.spent is not None else _cpu() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"cpu_s": spent, "wall_s": time.perf_counter() - began, "bytes": size, "rss_mib": peak}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pages", type=int, default=20_000)
+    parser.add_argument("--hosts", type=int, default=2_000)
+    parser.add_argument("--open", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--gzip", action="store_true", help="the server sends gzip")
+    parser.add_argument("--profile", action="store_true", help="one profiled run of the task instead")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--client", choices=["bare", "task"], help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.gzip)
+    elif args.client:
+        client(args)
+    else:
+        measure(args)
+
+
+def measure(args: argparse.Namespace) -> None:
+    me = [sys.executable, __file__]
+    server = subprocess.Popen(
+        [*me, "--serve", *(["--gzip"] if args.gzip else [])], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdout is not None and server.stdin is not None
+    common = ["--port", server.stdout.readline().decode().strip(), "--pages", str(args.pages)]
+    common += ["--hosts", str(args.hosts), "--open", str(args.open)]
+    kinds = ["task"] if args.profile else ["bare", "task"]
+    least: dict[str, dict[str, float]] = {}
+    try:
+        for _ in range(1 if args.profile else args.rounds):
+            for kind in kinds:
+                more = ["--profile"] if args.profile else []
+                told = subprocess.run([*me, "--client", kind, *common, *more], check=True, stdout=subprocess.PIPE)
+                found = json.loads(told.stdout)
+                if kind not in least or found["cpu_s"] < least[kind]["cpu_s"]:
+                    least[kind] = found
+    finally:
+        server.stdin.close()
+        server.wait()
+    for kind, found in least.items():
+        cpu, rate = found["cpu_s"] / args.pages * 1000, args.pages / found["wall_s"]
+        print(f"{kind:5} {cpu:.3f} CPU-s per 1,000 pages, {rate:,.0f} pages/s, {found['rss_mib']:.0f} MiB peak")
+    if len(least) == 2:
+        print(f"ratio {least['task']['cpu_s'] / least['bare']['cpu_s']:.2f} (goal 2.3)")
+
+
+if __name__ == "__main__":
+    main()
