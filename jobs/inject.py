@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pyarrow as pa
 from spindle import priority, runner, schema, tables, urls
 from spindle.config import Settings
 from spindle.errors import InputError
-from spindle.scope import trap_reason
+from spindle.scope import Scope, explain_trap
 from spindle.seeds import Fault, Seed, parse
 from spindle.segments import SegmentId
 from spindle.session import open_session
@@ -80,6 +82,30 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
     return int(done.operationMetrics.get("numTargetRowsInserted", 0)) if done and done.operation == "MERGE" else 0
 
 
+def sift(lines: Iterable[str], settings: Settings) -> tuple[list[Seed], list[Fault]]:
+    """Seeds, and the lines that are none: not understood, of a trap's shape, or refused by the scope (whose `follow`
+    cannot hold here: seeds are what it is measured by)."""
+    scope = Scope(replace(settings.scope, follow="everywhere"))
+    seeds: list[Seed] = []
+    faults: list[Fault] = []
+    for item in parse(lines, urls.Normalizer(settings.url)):
+        if isinstance(item, Fault):
+            faults.append(item)
+        elif reason := _refusal(item.url, scope, settings):
+            faults.append(Fault(item.line, item.url[:200], reason))
+        else:
+            seeds.append(item)
+    return seeds, faults
+
+
+def _refusal(url: str, scope: Scope, settings: Settings) -> str | None:
+    if trap := explain_trap(url, 0, settings.trap):
+        return trap
+    host = urls.host_of(url)
+    verdict = scope.verdict(url, host, urls.registered_domain(host))
+    return None if verdict.allowed else f"out_of_scope: {verdict.rule}"
+
+
 def run(
     warehouse: Warehouse,
     lines: Iterable[str],
@@ -90,19 +116,11 @@ def run(
     overwrite: bool = False,
 ) -> tuple[dict[str, float], list[Fault]]:
     """Injects lines; counts and the faulty lines come back. Holds the range's lease meanwhile."""
-    faults: list[Fault] = []
-    seeds: list[Seed] = []
-    for item in parse(lines, urls.Normalizer(settings.url)):
-        if isinstance(item, Fault):
-            faults.append(item)
-        elif reason := trap_reason(item.url, 0, settings.trap):
-            faults.append(Fault(0, item.url, reason))
-        else:
-            seeds.append(item)
+    seeds, faults = sift(lines, settings)
     table = seed_table(seeds, warehouse.buckets)
     counts: dict[str, float] = {"lines": len(seeds) + len(faults), "seeds": table.num_rows, "bad_lines": len(faults)}
     for fault in faults:
-        name = f"rejected.{fault.reason.split(' ')[0]}"
+        name = f"rejected.{re.split('[ :]', fault.reason)[0]}"
         counts[name] = counts.get(name, 0) + 1
     warehouse.ledger.open(segment, runner.pins(now, settings), LEASE_S, time.time)
     try:
@@ -133,6 +151,12 @@ def read_lines(source: str) -> list[str]:
     return content.decode("utf-8", errors="replace").split("\n")
 
 
+def read_lists(sources: Sequence[str]) -> tuple[list[str], list[tuple[str, int]]]:
+    """The lines of all lists one after the other, and each list's name and number of lines, for `tell`."""
+    lists = [(source, read_lines(source)) for source in sources]
+    return [line for _, lines in lists for line in lines], [(source, len(lines)) for source, lines in lists]
+
+
 def ensure_warehouse(options: argparse.Namespace, settings: Settings) -> Warehouse:
     """Opens the warehouse, or makes it on the first inject."""
     spark = open_session("spindle inject", settings.spark)
@@ -146,12 +170,20 @@ def ensure_warehouse(options: argparse.Namespace, settings: Settings) -> Warehou
     return tables.create(spark, options.warehouse, settings.warehouse.buckets, facts)
 
 
-def tell(faults: Sequence[Fault]) -> None:
+def tell(faults: Sequence[Fault], lists: Sequence[tuple[str, int]] = ()) -> None:
+    """Bad lines on standard error, by number; by list and number where there are several (`read_lists`)."""
     for fault in faults[:SHOWN_FAULTS]:
-        place = f"line {fault.line}" if fault.line else "seed"
-        print(f"  {place}: {fault.reason}: {fault.text!r}", file=sys.stderr)
+        print(f"  {_place(fault.line, lists)}: {fault.reason}: {fault.text!r}", file=sys.stderr)
     if len(faults) > SHOWN_FAULTS:
         print(f"  ... and {len(faults) - SHOWN_FAULTS} more", file=sys.stderr)
+
+
+def _place(line: int, lists: Sequence[tuple[str, int]]) -> str:
+    for source, size in lists if len(lists) > 1 else ():
+        if line <= size:
+            return f"{source} line {line}"
+        line -= size
+    return f"line {line}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,16 +197,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _body(options: argparse.Namespace) -> int:
     settings, now = runner.settings_of(options), runner.now_of(options)
-    lines = [line for source in options.seeds for line in read_lines(source)]
-    if options.strict:
-        faults = [item for item in parse(lines, urls.Normalizer(settings.url)) if isinstance(item, Fault)]
-        if faults:
-            tell(faults)
-            raise InputError(f"{len(faults)} bad lines, nothing injected (--strict)")
+    lines, lists = read_lists(options.seeds)
+    if options.strict and (faults := sift(lines, settings)[1]):
+        tell(faults, lists)
+        raise InputError(f"{len(faults)} bad lines, nothing injected (--strict)")
     warehouse = ensure_warehouse(options, settings)
     segment = SegmentId.parse(options.segment or f"inject-{now:%Y%m%dT%H%M%S%f}")
     counts, faults = run(warehouse, lines, settings, now, segment, overwrite=options.overwrite)
-    tell(faults)
+    tell(faults, lists)
     print(runner.summary_line("inject", str(segment), counts))
     return 0
 

@@ -28,6 +28,7 @@ class Seed:
     priority: float | None = None  # 0..1
     interval_s: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    line: int = field(default=0, compare=False)  # 1-based; where it stood, for who refuses it later
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def _seed(number: int, text: str, normalizer: Normalizer) -> Seed | Fault:
         url, values = _json(text) if text.startswith("{") else _tabbed(text)
         priority, interval = _taken(values, _PRIORITY), _taken(values, _INTERVAL)
         metadata = {str(key): _text(value) for key, value in values.items()}
-        return Seed(normalizer.normalize(url), _priority(priority), _interval(interval), metadata)
+        return Seed(normalizer.normalize(url), _priority(priority), _interval(interval), metadata, number)
     except UrlRejected as error:
         return Fault(number, text[:200], error.reason)
     except ValueError as error:

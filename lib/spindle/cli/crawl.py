@@ -53,8 +53,8 @@ def _body(options: argparse.Namespace) -> int:
     if not options.demo:
         settings = runner.settings_of(options)
         _check_contact(settings)
-        lines = [line for source in options.seeds for line in _inject_job().read_lines(source)]
-        show(turn_wheel(options, settings, lines))
+        lines, lists = _inject_job().read_lists(options.seeds)
+        show(turn_wheel(options, settings, lines, lists))
         return 0
     with demo_web(options) as (web, layer):
         settings = runner.settings_of(options, over=[("demo", DEMO), layer])
@@ -84,7 +84,11 @@ def demo_web(options: argparse.Namespace) -> Iterator[tuple[Any, Layer]]:
 
 
 def turn_wheel(
-    options: argparse.Namespace, settings: Settings, lines: Sequence[str], between_turns: Any = None
+    options: argparse.Namespace,
+    settings: Settings,
+    lines: Sequence[str],
+    lists: Sequence[tuple[str, int]] = (),
+    between_turns: Any = None,
 ) -> Crawled:
     """Injects, then runs the turns one after the other, each a segment of its own; goes on where a run was broken."""
     from spindle.jobs import fetch, generate, parse, update
@@ -94,7 +98,7 @@ def turn_wheel(
     began = time.monotonic()
     run = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S")
     counts, faults = inject.run(warehouse, lines, settings, runner.now_of(options), SegmentId(f"inject-{run}"))
-    inject.tell(faults)
+    inject.tell(faults, lists)
     print(runner.summary_line("inject", run, {key: counts[key] for key in ("seeds", "inserted", "bad_lines")}))
     crawled = Crawled(warehouse, settings, began)
     for number in range(1, options.turns + 1):
