@@ -1,0 +1,255 @@
+"""generate: which due URLs are listed, and under which reason each of the others is counted."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rows import NOW, add, ago, contents, frame, host_row, new_warehouse, open_turn, settings_of, url_row, utc
+from spindle.config import UNLIMITED
+from spindle.jobs import generate
+from spindle.priority import (
+    PriorityFacts,
+    aged_level,
+    aged_level_sql,
+    aged_score,
+    aged_score_sql,
+    level,
+    level_sql,
+    score,
+    score_sql,
+)
+from spindle.runner import Turn
+from spindle.segments import SegmentId, State
+from spindle.urls import bucket_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = 86400
+
+
+def frame_turn(**sections: Any) -> Turn:
+    """A turn for functions that take a frame and give one: no warehouse behind it."""
+    warehouse: Any = None
+    return Turn(warehouse, SegmentId("a"), settings_of(**sections), NOW, 7, None)
+
+
+# --- the prioritiser's twins
+
+
+def test_sql_twins_agree_to_the_last_bit(spark: SparkSession) -> None:
+    rng, settings = random.Random(3), settings_of()
+    shares = [None, 0.0, 1.0, -1.0, 2.0, float("nan")]
+    rows = []
+    for _ in range(3000):
+        fetches = rng.choice([0, rng.randrange(50)])
+        asked, quality = (rng.choice([*shares, rng.random(), rng.random()]) for _ in range(2))
+        links = rng.choice([0, 1, 3, 7, 1023, 10**6, -4, rng.randrange(2000)])
+        depth, changes = rng.choice([0, 1, 15, -2, rng.randrange(40)]), rng.choice([0, rng.randrange(fetches + 1)])
+        stored, waited = rng.choice([0, 1, 5, 9, -3, 3]), rng.choice([-50, 0, 604799, 604800, rng.randrange(5443200)])
+        rows.append((asked, links, depth, quality, changes, fetches, stored, waited))
+    ddl = "seed_priority DOUBLE, inlinks INT, depth INT, quality DOUBLE, change_count INT, fetch_count INT"
+    scored = spark.createDataFrame(rows, f"{ddl}, stored INT, waited LONG").selectExpr(
+        "*", f"{score_sql(settings.priority)} AS score"
+    )
+    aging = ("waited", 604800, 5)
+    found = scored.selectExpr(
+        "*",
+        f"{level_sql('score', 5)} AS level",
+        f"{aged_level_sql('stored', *aging)} AS aged_level",
+        f"{aged_score_sql('score', *aging)} AS aged_score",
+    ).collect()
+    assert len(found) == 3000
+    for row in found:
+        rate = row.change_count / row.fetch_count if row.fetch_count else 0.0
+        facts = PriorityFacts(row.seed_priority, row.inlinks, row.depth, row.quality, rate, row.fetch_count == 0)
+        assert row.score == score(facts, settings.priority), row
+        assert row.level == level(row.score, 5), row
+        assert row.aged_level == aged_level(row.stored, row.waited, 604800, 5), row
+        assert row.aged_score == aged_score(row.score, row.waited, 604800, 5), row
+
+
+# --- what a host lets through
+
+TWELVE = 12
+#: host -> (its row of `hosts`, or None for a host never met), URLs let through of twelve, reason of the others.
+HOSTS: dict[str, tuple[dict[str, Any] | None, int, str, str]] = {
+    "unknown.test": (None, 10, "window_budget", "20 s at 2 s each: as for any new host"),
+    "known.test": ({}, 10, "window_budget", "the same"),
+    "slow.test": ({"mean_fetch_ms": 500.0}, 3, "window_budget", "10 x 0.5 s + 0.5 s for each"),
+    "slowest.test": ({"mean_fetch_ms": 60000.0}, 1, "window_budget", "at least one"),
+    "asks.test": ({"crawl_delay_s": 5.0}, 4, "window_budget", "its crawl-delay"),
+    "asks-much.test": ({"crawl_delay_s": 86400.0}, 1, "window_budget", "at least one"),
+    "limited.test": ({"limit_delay_s": 0.5}, 12, "", "the operator's limit, shorter than ours"),
+    "limited-asks.test": ({"limit_delay_s": 0.5, "crawl_delay_s": 4.0}, 5, "window_budget", "never below crawl-delay"),
+    "spent.test": ({"day": NOW.date(), "fetched_today": 30}, 0, "day_budget", "the day's budget is used up"),
+    "nearly.test": ({"day": NOW.date(), "fetched_today": 23}, 7, "day_budget", "seven are left of thirty"),
+    "yesterday.test": ({"day": ago(DAY).date(), "fetched_today": 30}, 10, "window_budget", "a new day"),
+    "backing-off.test": ({"state": "backing_off", "backoff_until": ago(-1)}, 0, "host_backing_off", "for a second"),
+    "has-backed-off.test": ({"state": "backing_off", "backoff_until": ago(0)}, 10, "window_budget", "until now"),
+    "dead.test": ({"state": "dead", "backoff_until": ago(-DAY)}, 0, "host_backing_off", "probed tomorrow"),
+    "probe.test": ({"state": "dead", "backoff_until": ago(DAY)}, 10, "window_budget", "probed now"),
+    "paused.test": ({"paused": True}, 0, "host_paused", "by the operator"),
+    "resumed.test": ({"paused": False}, 10, "window_budget", "no more"),
+    "blocked.test": ({"state": "blocked"}, 0, "host_blocked", "by the operator"),
+}
+
+
+def test_what_a_host_lets_through(spark: SparkSession) -> None:
+    turn = frame_turn(fetch={"window_s": 20.0}, generate={"host_day_budget": 30})
+    urls = [url_row(f"http://{host}/{n}", score=n / 100) for host in HOSTS for n in range(TWELVE)]
+    known = [host_row(host, **facts) for host, (facts, *_) in HOSTS.items() if facts is not None]
+    waiting = generate.due(frame(spark, "urls", urls), turn)
+    ranked = generate.best_of_each_host(waiting, generate.NO_LIMIT)
+    judged = generate.with_host_reason(ranked, frame(spark, "hosts", known), turn)
+    keys = spark.createDataFrame([(row["url_key"], row["url"]) for row in urls], "key LONG, url STRING")
+    found: dict[str, dict[str | None, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for row in judged.join(keys, judged.url_key == keys.key).collect():
+        found[row.host][row.reason].append(row.url)
+    for host, (_, through, reason, why) in HOSTS.items():
+        assert len(found[host][None]) == through, (host, why)
+        assert len(found[host][reason]) == TWELVE - through or not reason, (host, why)
+        best = {f"http://{host}/{n}" for n in range(TWELVE - through, TWELVE)}
+        assert set(found[host][None]) == best, "the best of them"
+
+
+@pytest.mark.parametrize(
+    ("cap", "expected"),
+    [
+        (5, {"a": 5, "b": 5, "c": 1}),
+        (1, {"a": 1, "b": 1, "c": 1}),
+        (0, {}),
+        (UNLIMITED, {"a": 12, "b": 5, "c": 1}),
+    ],
+)
+def test_caps_are_exact_and_0_is_none(cap: int, expected: dict[str, int], spark: SparkSession) -> None:
+    """apache/nutch#344 (one too many), #249 (0 read as unlimited): per host and per domain alike."""
+    counts = {"a": 12, "b": 5, "c": 1}
+    urls = [url_row(f"http://{name}.test/{n}") for name, most in counts.items() for n in range(most)]
+    waiting = generate.due(frame(spark, "urls", urls), frame_turn())
+    most = cap if cap != UNLIMITED else generate.NO_LIMIT
+    by_host = Counter(row.host for row in generate.best_of_each_host(waiting, most).select("host").collect())
+    assert by_host == {f"{name}.test": number for name, number in expected.items()}
+    farm = [url_row(f"http://w{n}.{name}.test/") for name, most in counts.items() for n in range(most)]
+    judged = generate.due(frame(spark, "urls", farm), frame_turn()).selectExpr("*", "CAST(NULL AS STRING) AS reason")
+    reasons = Counter((row.domain, row.reason) for row in generate.with_domain_reason(judged, cap).collect())
+    wanted = {(f"{name}.test", None): number for name, number in expected.items()}
+    wanted |= {(f"{name}.test", "domain_budget"): most - expected.get(name, 0) for name, most in counts.items()}
+    assert reasons == {key: number for key, number in wanted.items() if number}
+
+
+def test_what_a_host_holds_back_does_not_use_up_its_domain(spark: SparkSession) -> None:
+    urls = [url_row(f"http://{name}.farm.test/{n}", score=0.9 if name == "off" else 0.1) for name in ("off", "on")
+            for n in range(3)]  # fmt: skip
+    waiting = generate.due(frame(spark, "urls", urls), frame_turn())
+    judged = waiting.selectExpr("*", "IF(host = 'off.farm.test', 'host_backing_off', NULL) AS reason")
+    found = Counter((row.host, row.reason) for row in generate.with_domain_reason(judged, 2).collect())
+    assert found == {
+        ("off.farm.test", "host_backing_off"): 3,
+        ("on.farm.test", None): 2,
+        ("on.farm.test", "domain_budget"): 1,
+    }
+
+
+# --- a whole list
+
+LONG = ".".join(["x" * 61, "y" * 61, "z" * 61, "w" * 61, "test"])  # 252 characters, one less than DNS allows
+ODD = {
+    f"http://{LONG}/": ({"priority": 1, "score": 0.99}, True, "a host of 252 characters"),
+    "http://odd.test/null": ({"next_fetch": None, "priority": 1, "score": 0.98}, True, "no next fetch: due at once"),
+    "http://odd.test/now": ({"next_fetch": NOW, "priority": 1, "score": 0.97}, True, "due this very moment"),
+    "http://odd.test/soon": ({"next_fetch": ago(-0.001), "priority": 1, "score": 1.0}, False, "a millisecond early"),
+    "http://odd.test/future": ({"next_fetch": ago(-DAY), "priority": 1, "score": 1.0}, False, "tomorrow"),
+    "http://odd.test/level0": ({"priority": 0, "score": 0.96}, True, "a level of another configuration: the nearest"),
+    "http://odd.test/level9": ({"priority": 9, "score": 0.95}, True, "the same at the other end"),
+    "http://odd.test/waits": ({"priority": 5, "score": 0.01, "next_fetch": ago(40 * DAY)}, True, "waited for weeks"),
+}
+
+
+def test_a_list_is_exact_fair_and_the_same_again(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(5)
+    rows = [url_row(url, **facts) for url, (facts, _, _) in ODD.items()]
+    for number in range(1000):
+        stands, visits = 1 + number % 5, number // 5 % 2
+        facts = {"priority": stands, "score": rng.random() * 0.9, "fetch_count": visits, "discovered_at": ago(60)}
+        rows.append(url_row(f"http://h{number % 20}.test/{number}", **facts))
+    rows += [url_row(f"http://off.test/{number}", priority=1, score=1.0) for number in range(7)]
+    rows += [url_row(f"http://big.test/{number}", priority=5, score=0.0) for number in range(60)]
+    for row in rows:
+        row["bucket"] = bucket_of(row["domain"], 32)
+    by_url = {row["url"]: row for row in rows}
+    warehouse = new_warehouse(spark, tmp_path / "w", 32)
+    add(warehouse, "urls", rows)
+    add(warehouse, "hosts", [host_row("off.test", 32, state="backing_off", backoff_until=ago(-60))])
+    settings = settings_of(generate={"list_size": 208, "host_budget": 50, "fetch_tasks": 3})
+    turn = open_turn(warehouse, "a", settings)
+    counts = generate.run(turn)
+    listed = [row.asDict() for row in warehouse.read("fetchlist").collect()]
+    first = contents(warehouse, "fetchlist")
+
+    assert counts["listed"] == len(listed) == len({row["url_key"] for row in listed}) == 208, "exactly the top N"
+    for url, (_, wanted, why) in ODD.items():
+        assert (url in {row["url"] for row in listed}) == wanted, why
+    assert {row["host"] for row in listed}.isdisjoint({"off.test"})
+    for kind in (True, False):
+        of_kind = Counter(row["priority"] for row in listed if (row["fetch_count"] == 0) == kind)
+        assert of_kind == {1: 52, 2: 26, 3: 14, 4: 8, 5: 4}, "half each for new and known, by level 50:25:13:8:4"
+    chosen = {row["url"] for row in listed}
+    classes: dict[tuple[int, int], dict[bool, list[float]]] = defaultdict(lambda: {True: [], False: []})
+    for row in rows:
+        if row["host"].startswith("h"):
+            classes[row["priority"], row["fetch_count"]][row["url"] in chosen].append(row["score"])
+    assert len(classes) == 10 and all(min(found[True]) >= max(found[False]) for found in classes.values()), "the best"
+
+    due = [row for row in rows if row["next_fetch"] is None or row["next_fetch"] <= NOW]
+    assert counts["due"] == len(due)
+    assert counts["not_listed.host_backing_off"] == 7 and counts["not_listed.host_budget"] == 10
+    not_listed = sum(number for name, number in counts.items() if name.startswith("not_listed."))
+    assert counts["listed"] + not_listed == counts["due"], "every due URL is listed or counted under a reason"
+    for name in ("due", "listed"):
+        assert sum(number for key, number in counts.items() if key.startswith(f"{name}.level_")) == counts[name]
+
+    tasks: dict[str, set[int]] = defaultdict(set)
+    places: dict[int, list[int]] = defaultdict(list)
+    for row in listed:
+        tasks[row["host"]].add(row["task"])
+        places[row["task"]].append(row["position"])
+        before = by_url[row["url"]]
+        assert {name: utc(value) for name, value in row.items() if name in before and name != "priority"} == {
+            name: before[name] for name in row if name in before and name != "priority"
+        }, "the row as it stands, for update"
+    assert all(len(held) == 1 for held in tasks.values()), "hosts whole"
+    assert set(places) == {0, 1, 2} and counts["tasks"] == 3 and counts["hosts"] == len(tasks)
+    assert all(sorted(found) == list(range(len(found))) for found in places.values())
+    assert max(map(len, places.values())) <= 1.2 * min(map(len, places.values())), "balanced"
+    assert [entry.state for entry in warehouse.ledger.entries()] == [State.OPENED, State.GENERATED]
+
+    assert generate.run(turn) == counts
+    assert contents(warehouse, "fetchlist") == first, "a rerun lists the same"
+    assert len(warehouse.ledger.entries()) == 2
+
+    empty = next(f"b.{b + 1}of32" for b in range(32) if b not in {row["bucket"] for row in rows})
+    warehouse.ledger.move(str(turn.segment), State.EXPIRED, 0.0)
+    told = ["--warehouse", str(tmp_path / "w"), "--segment", empty, "--now", NOW.isoformat()]
+    assert generate.main([*told, "--fail-if-empty"]) == 5
+    assert f"segment {empty} is empty: nothing was due" in capsys.readouterr().err
+    assert [entry.state for entry in warehouse.ledger.entries()][-2:] == [State.OPENED, State.GENERATED]
+    assert contents(warehouse, "fetchlist") == first, "no other segment's list is touched"
+    assert generate.main(told) == 0
+    assert "already generated; nothing to do" in capsys.readouterr().out
+    assert generate.main(["--warehouse", str(tmp_path / "w"), "--segment", "c"]) == 3
+    assert f"belong to segment {empty}" in capsys.readouterr().err
+
+
+def test_a_list_of_size_0_is_empty(spark: SparkSession) -> None:
+    urls = frame(spark, "urls", [url_row(f"http://h.test/{n}") for n in range(9)])
+    candidates = generate.due(urls, frame_turn())
+    for size, listed in ((0, 0), (1, 1), (9, 9), (10, 9)):
+        assert generate.selected(candidates, settings_of(generate={"list_size": size})).count() == listed
