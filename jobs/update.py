@@ -42,13 +42,14 @@ def before_of(events: DataFrame, listed: DataFrame, urls: DataFrame, turn: Turn)
     """The rows as they stood: from the list, which is their pre-image, or from `urls` for targets of redirects."""
     names = [*_SAME, *facts.COLUMNS]
     from_list = listed.select(*names)
-    hops = events.filter("hop > 0").select("url_key", "bucket", "url", "host", "depth")
+    hops = events.filter("hop > 0").select("url_key", "bucket", "url", "host", "kind", "depth")
     hops = hops.join(listed.select("url_key"), "url_key", "left_anti")
     known = urls.select(*names).join(hops.select("bucket", "url_key").hint("broadcast"), ["bucket", "url_key"])
     blank = {name: f"CAST(NULL AS {kind})" for name, kind in facts.TYPES.items()} | schema.NEW_URL
     at = turn.now_sql
     domain = "''"  # filled by `with_domains`: only Python knows the public suffix list
     told = {"url_key": "url_key", "bucket": "bucket", "url": "url", "host": "host", "depth": "coalesce(depth, 0)"}
+    told["kind"] = "coalesce(kind, 'page')"
     values = blank | told | {"domain": domain, "discovered_at": at, "last_outcome": "CAST(NULL AS STRING)"}
     new = hops.join(known.select("url_key"), "url_key", "left_anti").selectExpr(*(f"{values[n]} AS {n}" for n in names))
     return from_list.unionByName(known.select(*names)).unionByName(new)
@@ -170,7 +171,7 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
     newer = f"s.fetched AND NOT (t.last_segment <=> {here}) AND NOT coalesce(t.last_fetch > s.last_fetch, false)"
     scores = scored(turn.settings, rank | {"change_count": "s.change_count", "fetch_count": "s.fetch_count"})
     builder = builder.whenMatchedUpdate(newer, {**fetched, **linked, **scores, "last_segment": here})
-    moved = "NOT s.fetched AND (s.link_depth < t.depth OR (s.link_bits & ~t.inlink_bits) <> 0)"
+    moved = "s.link_depth < t.depth OR (s.link_bits & ~t.inlink_bits) <> 0"
     scores = scored(turn.settings, rank | {"change_count": "t.change_count", "fetch_count": "t.fetch_count"})
     builder = builder.whenMatchedUpdate(moved, {**linked, **scores})
     count = inlinks.estimate_sql("s.link_bits")
@@ -295,7 +296,8 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     )
     mark = marks.m if marks and marks.n == len(span) and marks.m is not None else 0
     entries = warehouse.ledger.entries()
-    parsed = [e.segment for e in entries if e.state is State.PARSED and e.seq > mark]
+    expired = {e.segment for e in entries if e.state is State.EXPIRED}  # they change no URL (DESIGN invariant 5)
+    parsed = [e.segment for e in entries if e.state is State.PARSED and e.seq > mark and e.segment not in expired]
     upto = max((e.seq for e in entries), default=0)
     chosen = ", ".join(f"'{name}'" for name in sorted({*parsed, str(turn.segment)}))
     targets = f"dst_{tables.in_buckets(span)}"
