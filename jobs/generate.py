@@ -193,10 +193,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _body(options: argparse.Namespace) -> int:
-    settings = runner.settings_of(options)
+    settings, segment = runner.settings_of(options), SegmentId.parse(options.segment)
+    runner.now_of(options)
+    tables.read_marker(options.warehouse)  # before a JVM is started for nothing
     spark = open_session(f"spindle generate {options.segment}", settings.spark)
     warehouse = tables.open_warehouse(spark, options.warehouse)
-    segment = SegmentId.parse(options.segment)
     turn = open_turn(warehouse, segment, settings, options)
     if turn.entry is not None and turn.entry.state is not State.OPENED:
         print(f"generate {segment}: already {turn.entry.state}; nothing to do")

@@ -159,8 +159,10 @@ def read_lists(sources: Sequence[str]) -> tuple[list[str], list[tuple[str, int]]
 
 def ensure_warehouse(options: argparse.Namespace, settings: Settings) -> Warehouse:
     """Opens the warehouse, or makes it on the first inject."""
+    known = tables.exists(options.warehouse)
+    (tables.read_marker if known else tables.check_free)(options.warehouse)  # before a JVM is started for nothing
     spark = open_session("spindle inject", settings.spark)
-    if tables.exists(options.warehouse):
+    if known:
         return tables.open_warehouse(spark, options.warehouse)
     facts = {
         "normalization_version": urls.NORMALIZATION_VERSION,

@@ -103,9 +103,12 @@ def now_of(options: argparse.Namespace) -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC)
     try:
         told = datetime.datetime.fromisoformat(options.now)
-    except ValueError:
+        told = told.replace(tzinfo=datetime.UTC) if told.tzinfo is None else told.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
         raise InputError(f"--now {options.now!r}: expected ISO 8601, for example 2026-11-30T12:00:00Z") from None
-    return told.replace(tzinfo=datetime.UTC) if told.tzinfo is None else told.astimezone(datetime.UTC)
+    if not 1970 <= told.year < 3000:
+        raise InputError(f"--now {options.now!r}: a year from 1970 to 2999")
+    return told
 
 
 def main(
@@ -140,10 +143,10 @@ def explain(error: BaseException) -> str | None:
 
 def run_job(options: argparse.Namespace, job: str, body: Job) -> int:
     """A job on an existing segment, from the command line."""
-    settings = settings_of(options)
+    settings, segment = settings_of(options), SegmentId.parse(options.segment)
+    tables.read_marker(options.warehouse)  # before a JVM is started for nothing
     spark = open_session(f"spindle {job} {options.segment}", settings.spark)
-    warehouse = tables.open_warehouse(spark, options.warehouse)
-    counts = turn_of(warehouse, SegmentId.parse(options.segment), job, body)
+    counts = turn_of(tables.open_warehouse(spark, options.warehouse), segment, job, body)
     print(summary_line(job, options.segment, counts))
     return 0
 

@@ -12,7 +12,7 @@ import glob
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -153,6 +153,12 @@ class LocalStore(Store):
         with _explained(self._path(folder)):
             for path in self._path(folder).glob(f".{glob.escape(start)}*"):
                 path.unlink(missing_ok=True)
+
+    def entries(self) -> Sequence[str]:
+        """Names of files and folders right below the root, hidden ones aside; none where nothing is yet."""
+        root = Path(self.root)
+        with _explained(root):
+            return sorted(path.name for path in root.iterdir() if path.name[0] != ".") if root.exists() else []
 
     def _path(self, name: str) -> Path:
         return Path(self.root, name)

@@ -18,7 +18,7 @@ from spindle import schema
 from spindle.errors import WarehouseError
 from spindle.ledger import Ledger
 from spindle.segments import Entry, SegmentId
-from spindle.store import Store, open_store
+from spindle.store import LocalStore, Store, open_store
 
 if TYPE_CHECKING:
     from delta.tables import DeltaMergeBuilder, DeltaTable
@@ -118,10 +118,8 @@ def create(spark: SparkSession, root: str, buckets: int, facts: dict[str, Any]) 
     Raises:
         WarehouseError: the place holds other files, or cannot be written.
     """
+    check_free(root)
     store = open_store(root)
-    foreign = [n for n in store.list("") if n.split("/")[0] not in {*schema.TABLES, "ledger", "segment-files", MARKER}]
-    if foreign and not store.exists(MARKER):
-        raise WarehouseError(f"{root}: not empty and not a warehouse (it holds {foreign[0]}); choose another folder")
     marker = {"format_version": schema.FORMAT_VERSION, "buckets": buckets, **facts}
     for table in schema.TABLES:
         name = f"{table}/_delta_log/{0:020d}.json"
@@ -134,29 +132,46 @@ def exists(root: str) -> bool:
     return open_store(root).exists(MARKER)
 
 
-def not_a_warehouse(root: str) -> WarehouseError:
-    return WarehouseError(f"{root} is not a warehouse (no {MARKER} in it); make one with `spindle inject`")
+def check_free(root: str) -> None:
+    """Whether a warehouse can be made at `root`: nothing is there, or what a creation that broke off has left.
+
+    Raises:
+        WarehouseError: a file is there, or a folder that holds other things; names one.
+    """
+    store, own = open_store(root), {*schema.TABLES, "ledger", "segment-files", MARKER, "lost+found"}
+    if isinstance(store, LocalStore):  # only the top: somebody may have named his home folder
+        names = store.entries()
+    else:
+        names = [name.split("/")[0] for name in store.list("")]
+    if foreign := next((name for name in names if name not in own), None):
+        raise WarehouseError(f"{root}: not empty and not a warehouse (it holds {foreign}); choose another folder")
 
 
-def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
-    """An existing warehouse.
+def read_marker(root: str) -> dict[str, Any]:
+    """What the warehouse says of itself. Needs no JVM: jobs ask before they start one.
 
     Raises:
         WarehouseError: no warehouse there, or one of another format version.
     """
-    store = open_store(root)
     try:
-        marker = json.loads(store.get(MARKER))
+        marker = json.loads(open_store(root).get(MARKER))
     except FileNotFoundError:
-        raise not_a_warehouse(root) from None
+        raise WarehouseError(f"{root} is not a warehouse (no {MARKER} in it); make one with `spindle inject`") from None
     except ValueError:
-        raise WarehouseError(f"{root}/{MARKER} is damaged; restore it from a backup") from None
+        marker = None
+    if not isinstance(marker, dict) or not isinstance(marker.get("buckets"), int):
+        raise WarehouseError(f"{root}/{MARKER} is damaged; restore it from a backup")
     if marker.get("format_version") != schema.FORMAT_VERSION:
         raise WarehouseError(
             f"{root} has format {marker.get('format_version')}, this Spindle reads format {schema.FORMAT_VERSION}; "
             f"use the Spindle that made it (see docs/operations.md, Upgrades)"
         )
-    return Warehouse(spark, hadoop_uri(root), store, marker)
+    return marker
+
+
+def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
+    """An existing warehouse; raises as `read_marker`."""
+    return Warehouse(spark, hadoop_uri(root), open_store(root), read_marker(root))
 
 
 def hadoop_uri(root: str) -> str:

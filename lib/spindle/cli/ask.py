@@ -157,8 +157,7 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
 
 def _open(options: argparse.Namespace) -> Warehouse:
     settings = runner.settings_of(options)
-    if not tables.exists(options.warehouse):
-        raise tables.not_a_warehouse(options.warehouse)  # before a JVM is started for nothing
+    tables.read_marker(options.warehouse)  # before a JVM is started for nothing
     return tables.open_warehouse(open_session("spindle ask", settings.spark, quick=True), options.warehouse)
 
 
