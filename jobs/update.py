@@ -42,6 +42,8 @@ def before_of(events: DataFrame, listed: DataFrame, urls: DataFrame, turn: Turn)
     """The rows as they stood: from the list, which is their pre-image, or from `urls` for targets of redirects."""
     names = [*_SAME, *facts.COLUMNS]
     from_list = listed.select(*names)
+    if events.filter("hop > 0").isEmpty():
+        return from_list
     hops = events.filter("hop > 0").select("url_key", "bucket", "url", "host", "kind", "depth")
     hops = hops.join(listed.select("url_key"), "url_key", "left_anti")
     known = urls.select(*names).join(hops.select("bucket", "url_key").hint("broadcast"), ["bucket", "url_key"])
@@ -320,13 +322,14 @@ def run(turn: Turn) -> dict[str, float]:
     fetches = warehouse.read("fetches").filter(f"month = '{turn.month}' AND {turn.where}")
     pages = warehouse.read("pages").filter(f"month = '{turn.month}' AND {turn.where}").select("url_key", "simhash")
     listed = warehouse.read("fetchlist").filter(turn.where)
-    merge_hosts(turn, host_rows(fetches, listed, turn))
-    links, upto = links_into(turn)
-    urls = warehouse.read_range("urls", turn.segment)
-    events = events_of(fetches, pages)
-    after = with_copies(advanced(before_of(events, listed, urls, turn), events, turn), urls)
-    source = combined(after, folded(links), warehouse.read_range("hosts", turn.segment), turn)
-    told = merge_urls(turn, source)
+    with runner.kept() as keep:  # each of these is used several times, and a batch is small beside the table
+        events = keep(events_of(fetches, pages))
+        merge_hosts(turn, keep(host_rows(fetches, listed, turn)))
+        links, upto = links_into(turn)
+        urls = warehouse.read_range("urls", turn.segment)
+        after = keep(advanced(before_of(events, listed, urls, turn), events, turn))
+        hosts = warehouse.read_range("hosts", turn.segment)
+        told = merge_urls(turn, keep(combined(with_copies(after, urls), folded(links), hosts, turn)))
     warehouse.replace("events", turn.where, event_rows(fetches, turn).coalesce(1))
     mark_folded(turn, upto)
     warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())

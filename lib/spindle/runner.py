@@ -13,10 +13,11 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spindle import config, schema, tables
 from spindle.config import Settings
@@ -25,6 +26,9 @@ from spindle.errors import ConfigError, InputError, SpindleError, WarehouseError
 from spindle.segments import Entry, SegmentId
 from spindle.session import open_session
 from spindle.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 INTERRUPTED = 130  # shells' code for Ctrl-C
 
@@ -165,6 +169,22 @@ def turn_of(warehouse: Warehouse, segment: SegmentId, job: str, body: Job) -> Ma
 def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any], entry: Entry | None) -> Turn:
     settings = config.build([default_layer(), ("pinned configuration", pins["settings"])])
     return Turn(warehouse, segment, settings, datetime.datetime.fromisoformat(pins["now"]), pins["seed"], entry)
+
+
+@contextmanager
+def kept() -> Iterator[Callable[[DataFrame], DataFrame]]:
+    """Frames of the batch that are used more than once: computed once, let go at the end."""
+    frames: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        frames.append(frame.persist())
+        return frames[-1]
+
+    try:
+        yield keep
+    finally:
+        for frame in frames:
+            frame.unpersist()
 
 
 def measured(turn: Turn, job: str, body: Job) -> Mapping[str, float]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARKER = "spindle.json"
+_SYNCED = "ledger-synced"
 _CONFLICT_ATTEMPTS = 5
 
 
@@ -77,14 +78,19 @@ class Warehouse:
 
     def sync_segments(self) -> None:
         """Copies the ledger's new entries to the table `segments`, each as one Delta transaction with its place as
-        version: of two writers that both miss entry k, the second is skipped by Delta."""
-        known = {row.seq for row in self.read("segments").select("seq").collect()}
+        version: what is there already is skipped by Delta, so the note of how far we came is only a saving."""
+        try:
+            done = int(self.store.get(_SYNCED))
+        except (FileNotFoundError, ValueError):
+            done = 0
+        new = [entry for entry in self.ledger.entries() if entry.seq > done]
         ddl = schema.TABLES["segments"].replace(" NOT NULL", "")
-        for entry in self.ledger.entries():
-            if entry.seq not in known:
-                frame = self._shaped("segments", self.spark.createDataFrame([_segment_row(entry)], ddl).coalesce(1))
-                writer = frame.write.format("delta").mode("append").option("txnAppId", "segments")
-                retry_conflicts(writer.option("txnVersion", entry.seq).save, self.location("segments"))
+        for entry in new:
+            frame = self._shaped("segments", self.spark.createDataFrame([_segment_row(entry)], ddl).coalesce(1))
+            writer = frame.write.format("delta").mode("append").option("txnAppId", "segments")
+            retry_conflicts(writer.option("txnVersion", entry.seq).save, self.location("segments"))
+        if new:
+            self.store.put(_SYNCED, str(new[-1].seq).encode())
 
     def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
         """Exactly the table's columns in its order and types; a missing one fails here, with its name."""
