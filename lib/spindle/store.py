@@ -240,6 +240,7 @@ def _explanation(path: Path, error: OSError) -> WarehouseError:
 _HINTS = {
     errno.ENOSPC: "the disk is full: free space or move the warehouse, then run the job again",
     errno.EDQUOT: "the disk quota is used up: free space, then run the job again",
+    errno.ENOTDIR: "a part of this path is a file, not a folder",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "no permission: check the owner and mode of the folder",
     errno.EPERM: "no permission: check the owner and mode of the folder",
