@@ -116,6 +116,21 @@ def holder() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def is_gone(holder: str) -> bool:
+    """Whether a holder was a process of this machine that has ended, or this one itself: a new process of a restarted
+    container has the old one's name and number. Of other machines nothing is known."""
+    machine, _, process = holder.rpartition(":")
+    if machine != socket.gethostname() or not process.isdigit():
+        return False
+    try:
+        os.kill(int(process), 0)  # 0: only asks
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return int(process) == os.getpid()
+
+
 def _next(entry: Entry, state: State, now: float, counts: Mapping[str, int] | None = None) -> Entry:
     return dataclasses.replace(entry, state=state, at=now, holder=holder(), pins="", counts=dict(counts or {}))
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import datetime
 import errno
+import importlib
 import json
 import os
+import re
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,17 +123,39 @@ def main(
     """Runs `body` and turns what it raises into a sentence and an exit code."""
     try:
         return body(parser.parse_args(argv))
-    except SpindleError as error:
-        print(f"spindle {job}: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"spindle {job}: interrupted; nothing is lost, run the same command again to go on", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        if told := explain(error):
-            print(f"spindle {job}: {told}", file=sys.stderr)
-            return WarehouseError.exit_code
-        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if (told := sentence(error)) is None:
+            raise
+        print(f"spindle {job}: {told[0]}", file=sys.stderr)
+        return told[1]
+
+
+def sentence(error: BaseException) -> tuple[str, int] | None:
+    """What a user is told, and the exit code; None where the program is broken and the stack trace is what helps."""
+    if interrupted(error):
+        return "interrupted; nothing is lost, run the same command again to go on", INTERRUPTED
+    if known := error if isinstance(error, SpindleError) else of_worker(error):
+        return str(known), known.exit_code
+    told = explain(error)
+    return None if told is None else (told, WarehouseError.exit_code)
+
+
+def interrupted(error: BaseException) -> bool:
+    """Whether Ctrl-C is at the root: what was under way may fail in a way of its own when it is cut off."""
+    chain: BaseException | None = error
+    while chain is not None and not isinstance(chain, KeyboardInterrupt):
+        chain = chain.__cause__ or chain.__context__
+    return chain is not None
+
+
+def of_worker(error: BaseException) -> SpindleError | None:
+    """The user's mistake that a Python worker of Spark ran into: here it arrives as the text of its stack trace."""
+    for module, name, text in reversed(re.findall(r"^(spindle[\w.]*)\.(\w+): (.+)$", str(error), re.MULTILINE)):
+        with suppress(ImportError):
+            kind = getattr(importlib.import_module(module), name, None)
+            if isinstance(kind, type) and issubclass(kind, SpindleError):
+                return kind(text)
+    return None
 
 
 def explain(error: BaseException) -> str | None:

@@ -44,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spindle: no command {words[0]!r}\n\n{_help()}", file=sys.stderr)
         return 2
     module, function, _ = COMMANDS[words[0]]
-    code: int = getattr(importlib.import_module(module), function)(words[1:])
+    try:
+        code: int = getattr(importlib.import_module(module), function)(words[1:])
+    except KeyboardInterrupt:  # before the command could begin, or a try-out
+        return 130
     return code
 
 

@@ -18,7 +18,11 @@ from spindle import runner
 from spindle.cli.summary import Crawled, show
 from spindle.config import Layer, Settings
 from spindle.errors import ConfigError, InputError
-from spindle.segments import SegmentId
+from spindle.ledger import is_gone
+from spindle.segments import CLOSED, Entry, SegmentId, State, latest
+
+#: How the runs of this driver are named; it takes up no others.
+OWN_RUN = "crawl-"
 
 #: For a web of our own on loopback, where nobody minds: short delays, a short window, quick recrawls so that three
 #: turns show 304s and changes.
@@ -90,29 +94,57 @@ def turn_wheel(
     lists: Sequence[tuple[str, int]] = (),
     between_turns: Any = None,
 ) -> Crawled:
-    """Injects, then runs the turns one after the other, each a segment of its own; goes on where a run was broken."""
-    from spindle.jobs import fetch, generate, parse, update
+    """Injects, then runs the turns one after the other, each a segment of its own; first finishes what an interrupted
+    crawl has left."""
+    from spindle.jobs import generate
 
     inject = _inject_job()
     warehouse = inject.ensure_warehouse(options, settings)
-    began = time.monotonic()
+    crawled = Crawled(warehouse, settings, time.monotonic())
+    for entry in left_behind(warehouse.ledger.entries(), time.time()):
+        _finish(crawled, entry)
     run = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S")
     counts, faults = inject.run(warehouse, lines, settings, runner.now_of(options), SegmentId(f"inject-{run}"))
     inject.tell(faults, lists)
     print(runner.summary_line("inject", run, {key: counts[key] for key in ("seeds", "inserted", "bad_lines")}))
-    crawled = Crawled(warehouse, settings, began)
     for number in range(1, options.turns + 1):
-        segment = SegmentId(f"{run}-{number}")
-        turn = generate.open_turn(warehouse, segment, settings, options)
-        listed = runner.measured(turn, "generate", generate.run)
-        crawled.add(number, options.turns, str(segment), "generate", listed)
-        for name, job in (("fetch", fetch.run), ("parse", parse.run), ("update", update.run)):
-            crawled.add(number, options.turns, str(segment), name, runner.turn_of(warehouse, segment, name, job))
+        segment = SegmentId(f"{OWN_RUN}{run}-{number}")
+        listed = _turn(crawled, (number, options.turns), generate.open_turn(warehouse, segment, settings, options))
         if between_turns is not None:
             between_turns()
-        if options.until_dry and not listed["listed"]:
+        if options.until_dry and not listed:
             break
     return crawled
+
+
+def _turn(crawled: Crawled, place: tuple[int, int], turn: runner.Turn) -> float:
+    """One turn of the wheel, or what is left of it; returns how many URLs were listed."""
+    from spindle.jobs import fetch, generate, parse, update
+
+    name, listed = str(turn.segment), 0.0
+    if turn.entry is not None and turn.entry.state is State.OPENED:
+        counts = runner.measured(turn, "generate", generate.run)
+        listed = counts["listed"]
+        crawled.add(*place, name, "generate", counts)
+    for job, run in (("fetch", fetch.run), ("parse", parse.run), ("update", update.run)):
+        crawled.add(*place, name, job, runner.turn_of(crawled.warehouse, turn.segment, job, run))
+    return listed
+
+
+def left_behind(entries: Sequence[Entry], now: float) -> list[Entry]:
+    """Segments of crawls (and leases of injects) whose process ended before they were closed, oldest first. Those of
+    other drivers are left alone: between two tasks of Airflow no process lives either."""
+    lapsed = (entry for entry in latest(entries).values() if entry.state not in CLOSED and entry.lease_until > now)
+    return [entry for entry in lapsed if entry.segment.startswith((OWN_RUN, "inject-")) and is_gone(entry.holder)]
+
+
+def _finish(crawled: Crawled, entry: Entry) -> None:
+    warehouse, segment = crawled.warehouse, SegmentId.parse(entry.segment)
+    if not entry.segment.startswith(OWN_RUN):
+        warehouse.ledger.move(entry.segment, State.EXPIRED, time.time())  # only a lease; its seeds come again
+        return
+    print(f"going on with segment {segment}, which an interrupted crawl left {entry.state}", flush=True)
+    _turn(crawled, (0, 0), runner.pinned_turn(warehouse, segment, warehouse.ledger.pins(entry.segment), entry))
 
 
 def _inject_job() -> Any:

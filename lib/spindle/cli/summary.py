@@ -48,7 +48,8 @@ class Crawled:
         self.fetch_s += counts.get("wall_s", 0) if job == "fetch" else 0
         self.new_urls += int(counts.get("new_urls", 0))
         told = ", ".join(f"{name.replace('_', ' ')} {counts.get(name, 0):,.0f}" for name in _SHOWN[job])
-        print(f"turn {number}/{turns}  {job:8}  {told}  ({counts.get('wall_s', 0):.1f} s)", flush=True)
+        place = f"turn {number}/{turns}" if number else "rest of it"
+        print(f"{place}  {job:8}  {told}  ({counts.get('wall_s', 0):.1f} s)", flush=True)
 
 
 def show(crawled: Crawled) -> None:
