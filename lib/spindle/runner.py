@@ -103,6 +103,21 @@ def settings_of(options: argparse.Namespace, over: Sequence[config.Layer] = ()) 
     return config.build([*layers, *map(config.parse_set, options.set)])
 
 
+def check_rules(settings: Settings) -> None:
+    """Reads the rules that only their users understand, so that no segment is pinned under one that nobody can read.
+
+    Raises:
+        ConfigError: a rule of the scope, a network or a line of the hosts file makes no sense.
+    """
+    from spindle.fetcher.addresses import AddressRule
+    from spindle.fetcher.resolver import read_hosts_file
+    from spindle.scope import Scope
+
+    Scope(settings.scope)
+    AddressRule(settings.network.allow_addresses)
+    read_hosts_file(settings.network.hosts_file)
+
+
 def now_of(options: argparse.Namespace) -> datetime.datetime:
     """--now, or the clock, in UTC."""
     if options.now is None:

@@ -99,6 +99,8 @@ def turn_wheel(
     from spindle.jobs import generate
 
     inject = _inject_job()
+    runner.check_rules(settings)
+    runner.now_of(options)
     warehouse = inject.ensure_warehouse(options, settings)
     crawled = Crawled(warehouse, settings, time.monotonic())
     for entry in left_behind(warehouse.ledger.entries(), time.time()):
