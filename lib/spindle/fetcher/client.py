@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -64,17 +64,11 @@ class Answer:
     error: str | None = None
     stale: bool = False
     refused: bool = False
-    _fields: dict[bytes, bytes] | None = None  # the headers by lower-case name, made when first asked
+    fields: dict[bytes, bytes] = field(default_factory=dict)  # the headers by lower-case name, joined (RFC 9110 5.3)
 
     def header(self, name: bytes) -> str | None:
-        """All values of a header (lower-case name) joined by ", ", or None (RFC 9110 5.3)."""
-        if self._fields is None:
-            self._fields = {}
-            for key, value in self.headers:
-                lower = key.lower()
-                known = self._fields.get(lower)
-                self._fields[lower] = value if known is None else known + b", " + value
-        found = self._fields.get(name)
+        """All values of a header (lower-case name) joined by ", ", or None."""
+        found = self.fields.get(name)
         return None if found is None else found.decode("latin-1")
 
 
@@ -114,7 +108,9 @@ class Client:
         self._flights: dict[asyncio.Task[Any], _Flight] = {}
         self._large = asyncio.Semaphore(_LARGE_BODIES)
         self._connector = _Connector(rule, resolver, settings.fetch)
-        self._session = _session(settings, self._connector)
+        fixed = {"User-Agent": settings.agent.user_agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
+        self._fixed = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
+        self._session = _session(settings.fetch, fixed, self._connector)
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
@@ -144,7 +140,7 @@ class Client:
         `last`: nothing more is planned for this host, so that server and client may close the connection.
         `admit` is asked before a new connection is opened; a kept one is used without a question.
         """
-        answer = Answer(url, self._clock())
+        answer = Answer(url, self._clock(), request=self._head_of(url, headers, last))
         task = asyncio.current_task()
         assert task is not None
         now = monotonic()
@@ -173,6 +169,15 @@ class Client:
             answer.ended_at = answer.started_at + answer.duration_s
         return answer
 
+    def _head_of(self, url: str, headers: Mapping[str, str] | None, last: bool) -> bytes:
+        """The request as aiohttp sends it: faster than asking it, and a test compares the two."""
+        origin_end = url.index("/", 8)
+        host, rest = url[url.index("://") + 3 : origin_end], url[origin_end:]
+        more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        if last:
+            more += "Connection: close\r\n"
+        return f"GET {rest} HTTP/1.1\r\nHost: {host}\r\n{self._fixed}{more}\r\n".encode()
+
     async def _exchange(
         self,
         answer: Answer,
@@ -187,8 +192,7 @@ class Client:
             now = monotonic()
             flight.body_since = flight.progress = now
             answer.ttfb_s = now - flight.started
-            _note_head(answer, response)
-            size = sum(len(name) + len(value) + 4 for name, value in answer.headers)
+            size = _note_head(answer, response)
             if size > self._fetch.max_header_bytes:
                 answer.failure, answer.error = Outcome.PROTOCOL_ERROR, f"header of {size} bytes"
                 answer.body_skipped = True
@@ -316,9 +320,8 @@ def _tls(verify: bool) -> ssl.SSLContext:
     return context
 
 
-def _session(settings: Settings, connector: _Connector) -> aiohttp.ClientSession:
+def _session(limits: FetchSettings, headers: Mapping[str, str], connector: _Connector) -> aiohttp.ClientSession:
     asyncio.sslproto.SSLProtocol.max_size = 32 * 1024  # 256 KiB a connection otherwise
-    headers = {"User-Agent": settings.agent.user_agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
     session = aiohttp.ClientSession(
         connector=connector,
         headers=headers,
@@ -326,8 +329,8 @@ def _session(settings: Settings, connector: _Connector) -> aiohttp.ClientSession
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         auto_decompress=False,
         trust_env=False,
-        max_line_size=settings.fetch.max_header_bytes,
-        max_field_size=settings.fetch.max_header_bytes,
+        max_line_size=limits.max_header_bytes,
+        max_field_size=limits.max_header_bytes,
         max_headers=_MAX_FIELDS,
     )
     # aiohttp repeats a GET by itself when a kept connection was closed: a second hit without the host's gap
@@ -336,15 +339,18 @@ def _session(settings: Settings, connector: _Connector) -> aiohttp.ClientSession
     return session
 
 
-def _note_head(answer: Answer, response: aiohttp.ClientResponse) -> None:
+def _note_head(answer: Answer, response: aiohttp.ClientResponse) -> int:
+    """Take over status line and headers; the size of the latter in bytes."""
     version = response.version or aiohttp.HttpVersion11
     reason = (response.reason or "").encode("utf-8", "surrogateescape")
     answer.status = response.status
     answer.status_line = b"HTTP/%d.%d %d %b" % (version.major, version.minor, response.status, reason)
-    answer.headers = tuple(response.raw_headers)
-    sent = response.request_info
-    lines = [f"GET {sent.url.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.headers.items())]
-    answer.request = ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+    answer.headers, fields, size = response.raw_headers, answer.fields, 0
+    for name, value in answer.headers:
+        lower = name.lower()
+        fields[lower] = fields[lower] + b", " + value if lower in fields else value
+        size += len(name) + len(value) + 4
+    return size
 
 
 def _expire(answer: Answer, flight: _Flight) -> None:

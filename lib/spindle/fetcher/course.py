@@ -450,13 +450,13 @@ class Course:
         """Lay the exchange down in the WARC part and its place in the row."""
         plain = content.content_hash is not None and content.body_bytes == len(answer.body)
         coded = answer.header(b"content-encoding") is not None
-        self._suspects.mark(page.key)
         digest = f"sha256:{content.content_hash}" if plain and not coded else warc.payload_digest(answer.body)
         capture = _capture(row, answer, digest)
         whole = answer.truncated is None and not answer.body_skipped
         original = None
         if whole and content.outcome is Outcome.OK and answer.body:
             original = await self._original(page, content, digest)
+            self._suspects.mark(page.key)
         if content.outcome is Outcome.NOT_MODIFIED and page.record_date is not None:
             earlier = warc.Original(page.url, page.record_date, page.place)
             record = warc.revisit(capture, warc.NOT_MODIFIED, earlier)

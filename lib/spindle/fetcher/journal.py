@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from spindle import warc
-from spindle.schema import columns
 from spindle.store import Store, Writer
 
 Row = dict[str, Any]
-_COLUMNS = {kind: dict.fromkeys(columns(table)) for kind, table in (("fetch", "fetches"), ("robots", "robots"))}
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+_encode = msgspec.json.Encoder().encode  # a third of the standard library's time, and one is due for each page
 
 
 class Place(NamedTuple):
@@ -72,16 +72,15 @@ def sealed_parts(store: Store, task: int | None = None) -> list[str]:
 
 
 def read_parts(store: Store, names: Iterable[str]) -> Iterator[Row]:
-    """The records of journal parts, one dict a line, with all columns of their table."""
+    """The records of journal parts, one dict a line."""
     for name in names:
         for line in store.get(name).splitlines():
-            row = json.loads(line)
-            yield {**_COLUMNS.get(row.get("type"), {}), **row}
+            yield msgspec.json.decode(line, type=Row)
 
 
 @dataclass
 class _Part:
-    lines: list[str] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
     writer: Writer | None = None
 
 
@@ -117,8 +116,7 @@ class Journal:
         return self._part.writer.size if self._part.writer else 0
 
     def write(self, row: Row) -> None:
-        """Add a record. Columns without a value are left out, as Spark reads JSON: a third of the bytes and time."""
-        self._part.lines.append(_encode({name: value for name, value in row.items() if value is not None}))
+        self._part.lines.append(_encode(row))
 
     def store_exchange(self, date: str, request: bytes, answer: bytes) -> Place:
         """Append a request record and the record of its answer; the place of the latter."""
@@ -170,7 +168,7 @@ class Journal:
                 part.writer.abandon()
             raise
         if part.lines:
-            self._store.put(name, ("\n".join(part.lines) + "\n").encode("utf-8"))
+            self._store.put(name, b"\n".join(part.lines) + b"\n")
             self.parts.append(name)
 
     def _writer(self, date: str) -> Writer:
