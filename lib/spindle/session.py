@@ -40,12 +40,15 @@ def open_session(app: str, settings: SparkSettings, *, master: str | None = None
         SpindleError: pyspark and delta-spark are not the tested pair, or Java or Delta's jars are missing.
     """
     _check_versions()
-    _environment(quick or os.environ.get("SPINDLE_QUICK") == "1")
+    _environment(_is_quick(quick))
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app)
     for key, value in _defaults():
         builder = builder.config(key, value)
+    if _is_quick(quick):  # frames of a few thousand rows: compiling their code costs more than running it
+        builder = builder.config("spark.sql.codegen.wholeStage", "false")
+        builder = builder.config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     if not _submitted():
         builder = builder.master(master or os.environ.get("SPINDLE_MASTER", "local[*]"))
         builder = builder.config("spark.driver.memory", settings.driver_memory)
@@ -56,6 +59,10 @@ def open_session(app: str, settings: SparkSettings, *, master: str | None = None
     partitions = settings.shuffle_partitions or 2 * spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
     return spark
+
+
+def _is_quick(wished: bool) -> bool:
+    return wished or os.environ.get("SPINDLE_QUICK") == "1"
 
 
 def _environment(quick: bool) -> None:
