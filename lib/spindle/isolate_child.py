@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import os
 import pickle
@@ -32,6 +33,8 @@ def serve() -> None:
         _limit(memory_bytes)
     except Exception as error:  # noqa: BLE001 the parent raises it
         return _answer(sink, "failed", f"{type(error).__name__}: {error}")
+    gc.freeze()  # what the imports made is never garbage: no use looking through it again and again
+    gc.set_threshold(20_000, 20, 20)
     _answer(sink, "ready", None)
     while (item := _received(source)) is not _END:
         try:
