@@ -44,8 +44,10 @@ def open_session(app: str, settings: SparkSettings, *, master: str | None = None
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app)
+    quiet = "log4j2.configurationFile" in os.environ.get("SPARK_SUBMIT_OPTS", "")  # Spark announces a level it is told
     for key, value in _defaults():
-        builder = builder.config(key, value)
+        if not (quiet and key == "spark.log.level"):
+            builder = builder.config(key, value)
     if _is_quick(quick):  # frames of a few thousand rows: compiling their code costs more than running it
         builder = builder.config("spark.sql.codegen.wholeStage", "false")
         builder = builder.config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
