@@ -117,7 +117,7 @@ NEW_URL: dict[str, str] = {
     "metadata": "CAST(NULL AS MAP<STRING, STRING>)",
     "status": "'new'",
     "fixed_interval_s": "CAST(NULL AS BIGINT)",
-    **{name: "0" for name in ("fetch_count", "change_count", "failure_count", "failure_streak", "unchanged_streak")},
+    **dict.fromkeys(("fetch_count", "change_count", "failure_count", "failure_streak", "unchanged_streak"), "0"),
     "inlink_bits": "0L",
     "inlinks": "0",
 }
