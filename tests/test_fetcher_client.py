@@ -18,7 +18,8 @@ import pytest
 from loopback import Site
 from spindle.config import Settings
 from spindle.fetcher.addresses import AddressRule
-from spindle.fetcher.client import Answer, Client
+from spindle.fetcher.answer import Answer
+from spindle.fetcher.client import Client
 from spindle.fetcher.resolver import Resolver
 from spindle.outcome import Outcome
 
@@ -359,6 +360,10 @@ def test_tls_is_verified(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong.failure is Outcome.TLS_ERROR
     (lax,) = get(site.settings(layer, {"fetch": {"verify_tls": False}}), "https://wrong.test/")
     assert lax.status == 200
+    named = site.settings(layer, {"fetch": {"tls_unverified_hosts": ["wrong.test"]}})
+    assert [answer.status for answer in get(named, "https://wrong.test/", "https://good.test/")] == [200, 200]
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert [answer.status for answer in get(named, "https://wrong.test/", "https://good.test/")] == [200, None]
 
 
 @pytest.mark.parametrize(

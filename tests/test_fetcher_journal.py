@@ -333,14 +333,14 @@ def test_a_store_that_fails_ends_the_task_with_a_clear_error(site: Site, tmp_pat
 CHILD = """
 import json, os, sys
 from spindle import config
-from spindle.fetcher import Listing, run_task, course
+from spindle.fetcher import Listing, run_task, visit
 told = json.loads(sys.argv[1])
-real = course.judge
+real = visit.judge
 def judge(answer, page, limits):
     if page.url == told.get("poison"):
         {poison}
     return real(answer, page, limits)
-course.judge = judge
+visit.judge = judge
 settings = config.from_json(told["settings"])
 made = run_task(Listing(told["rows"]), settings, told["root"], "t.1of1", 0)
 """

@@ -21,7 +21,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from loopback import Fetched, Site, listing_row, run
 from spindle import schema, urls
-from spindle.fetcher import course
+from spindle.fetcher import course, visit
 from spindle.store import open_store
 
 
@@ -811,6 +811,7 @@ def test_a_few_dead_hosts_are_their_own_fault(site: Site) -> None:
 @pytest.fixture
 def quick_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(course, "POLL_S", 0.1)
+    monkeypatch.setattr(visit, "POLL_S", 0.1)
     monkeypatch.setattr(course, "TICK_S", 0.05)
 
 
@@ -925,14 +926,14 @@ def test_a_fault_of_ours_in_one_page_is_a_row_and_the_others_arrive(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """spark#33273: one poison URL failed the job. Whatever can be caught costs one row."""
-    real = course.judge
+    real = visit.judge
 
     def judge(answer: Any, page: Any, limits: Any) -> Any:
         if page.url.endswith("/60"):
             raise RecursionError("a fault in our code")
         return real(answer, page, limits)
 
-    monkeypatch.setattr(course, "judge", judge)
+    monkeypatch.setattr(visit, "judge", judge)
     for n in range(100):
         site.page(f"/{n}", "x")
     found = run(site, [site.url(f"/{n}", f"h{n % 10}.test") for n in range(100)])

@@ -135,6 +135,7 @@ class FetchSettings:
     max_redirects: Annotated[int, Range(0)]
     accept_types: tuple[str, ...]
     verify_tls: bool
+    tls_unverified_hosts: tuple[str, ...]
     seal_interval_s: Annotated[float, Range(0.001)]
     seal_bytes: Annotated[int, Range(1)]
     keep_dead_connections_s: Annotated[float, Range(0)]

@@ -31,16 +31,16 @@ class Blame:
         self._failed = 0
         self.ours = False
 
-    def note(self, host: str, failed: bool, rows: list[Row]) -> list[Row]:
-        """One attempt and its rows; returns the rows that may be written now."""
-        attempt = _Attempt(host, failed, rows if failed else [])
+    def note(self, host: str, failed: bool, row: Row) -> list[Row]:
+        """One attempt and its row; returns the rows that may be written now."""
+        attempt = _Attempt(host, failed, [row] if failed else [])
         self._window.append(attempt)
         self._failed += failed
         if failed:
             self._failing[host] = attempt
         else:
             self._failing.pop(host, None)
-        released = [] if failed else rows
+        released = [] if failed else [row]
         if len(self._window) > self._size:
             released = released + self._leave(self._window.popleft())
         self._decide(len(self._window) >= self._size)

@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -26,6 +26,7 @@ from aiohttp.tracing import Trace
 from spindle.coding import ACCEPT_ENCODING
 from spindle.config import FetchSettings, Settings
 from spindle.fetcher.addresses import AddressRule
+from spindle.fetcher.answer import Answer, expire, note_head, translate
 from spindle.fetcher.resolver import BlockedAddress, Resolver
 from spindle.outcome import Outcome
 
@@ -35,41 +36,6 @@ _RATE_GRACE_S = 10.0  # before a transfer's rate is judged
 _LARGE_BYTES = 1 << 20  # a body beyond this needs one of a few places, so that many of them cannot fill the memory
 _LARGE_BODIES = 8
 _MAX_FIELDS = 256  # header lines of an answer
-
-
-@dataclass(slots=True)
-class Answer:
-    """What one request brought. Times are of the caller's clock (seconds since the epoch), durations in seconds.
-
-    `status` is None when no status line came; then `failure` says why. With a status, `failure` tells that the body is
-    not whole (`timeout`, `protocol_error`), and `truncated` how. `body` has its transfer coding removed and its content
-    coding on. `stale`: a kept connection was found closed before any answer; the server has not seen the request, or
-    not answered it.
-    """
-
-    url: str
-    started_at: float
-    ended_at: float = 0.0
-    duration_s: float = 0.0
-    ttfb_s: float | None = None
-    ip: str | None = None
-    request: bytes = b""
-    status: int | None = None
-    status_line: bytes = b""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    body: bytes = b""
-    body_skipped: bool = False
-    truncated: str | None = None
-    failure: Outcome | None = None
-    error: str | None = None
-    stale: bool = False
-    refused: bool = False
-    fields: dict[bytes, bytes] = field(default_factory=dict)  # the headers by lower-case name, joined (RFC 9110 5.3)
-
-    def header(self, name: bytes) -> str | None:
-        """All values of a header (lower-case name) joined by ", ", or None."""
-        found = self.fields.get(name)
-        return None if found is None else found.decode("latin-1")
 
 
 Admit = Callable[[str], bool]  # address -> whether a connection may be opened there now
@@ -111,6 +77,8 @@ class Client:
         fixed = {"User-Agent": settings.agent.user_agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
         self._fixed = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
         self._session = _session(settings.fetch, fixed, self._connector)
+        self._lax_hosts = frozenset(host.lower() for host in settings.fetch.tls_unverified_hosts)
+        self._lax = _tls(verify=False) if self._lax_hosts else None
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
@@ -154,14 +122,15 @@ class Client:
             if flight.expired is None:
                 raise
             task.uncancel()
-            _expire(answer, flight)
+            expire(answer, flight.expired)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, HttpProcessingError) as error:
             if flight.expired is not None:  # the cancellation came out as another error
                 while task.cancelling():
                     task.uncancel()
-                _expire(answer, flight)
+                expire(answer, flight.expired)
             else:
-                _translate(error, answer, flight)
+                translate(error, answer, connected=flight.connected is not None, reused=flight.reused)
+                answer.refused = flight.refused and flight.connected is None
         finally:
             del self._flights[task]
             answer.ip = answer.ip or flight.ip
@@ -187,12 +156,13 @@ class Client:
         wanted: Wanted | None,
     ) -> None:
         target = yarl.URL(answer.url, encoded=True)  # byte for byte as normalised
-        response = await self._session.get(target, headers=headers, allow_redirects=False)
+        checks = self._lax if self._lax and _is_under(target.raw_host or "", self._lax_hosts) else True
+        response = await self._session.get(target, headers=headers, allow_redirects=False, ssl=checks)
         try:
             now = monotonic()
             flight.body_since = flight.progress = now
             answer.ttfb_s = now - flight.started
-            size = _note_head(answer, response)
+            size = note_head(answer, response)
             if size > self._fetch.max_header_bytes:
                 answer.failure, answer.error = Outcome.PROTOCOL_ERROR, f"header of {size} bytes"
                 answer.body_skipped = True
@@ -310,6 +280,13 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
+def _is_under(host: str, parents: frozenset[str]) -> bool:
+    """Whether the host, or one it is a subdomain of, is among `parents`."""
+    while host not in parents and "." in host:
+        host = host.partition(".")[2]
+    return host in parents
+
+
 def _tls(verify: bool) -> ssl.SSLContext:
     """Made for each task, so that SSL_CERT_FILE and the system's authorities count as they are now."""
     context = ssl.create_default_context()
@@ -337,59 +314,3 @@ def _session(limits: FetchSettings, headers: Mapping[str, str], connector: _Conn
     # (aio-libs/aiohttp#10790). There is no public switch; test_fetcher_client counts the hits.
     session._retry_connection = False
     return session
-
-
-def _note_head(answer: Answer, response: aiohttp.ClientResponse) -> int:
-    """Take over status line and headers; the size of the latter in bytes."""
-    version = response.version or aiohttp.HttpVersion11
-    reason = (response.reason or "").encode("utf-8", "surrogateescape")
-    answer.status = response.status
-    answer.status_line = b"HTTP/%d.%d %d %b" % (version.major, version.minor, response.status, reason)
-    answer.headers, fields, size = response.raw_headers, answer.fields, 0
-    for name, value in answer.headers:
-        lower = name.lower()
-        fields[lower] = fields[lower] + b", " + value if lower in fields else value
-        size += len(name) + len(value) + 4
-    return size
-
-
-def _expire(answer: Answer, flight: _Flight) -> None:
-    answer.failure, answer.error = Outcome.TIMEOUT, flight.expired
-    if answer.status is not None:
-        answer.truncated = "time"
-
-
-def _translate(error: Exception, answer: Answer, flight: _Flight) -> None:
-    """Foreign errors become an outcome, once, here."""
-    answer.failure, answer.error = _outcome_of(error, flight), _text_of(error)
-    if answer.status is not None:
-        answer.truncated = "disconnect"
-        if answer.failure is Outcome.CONNECT_ERROR:
-            answer.failure = Outcome.PROTOCOL_ERROR  # the connection was there; the message broke off
-    lost = isinstance(error, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError | ConnectionError)
-    answer.stale = answer.status is None and flight.reused and lost
-    answer.refused = flight.refused and flight.connected is None
-
-
-def _outcome_of(error: Exception, flight: _Flight) -> Outcome:
-    cause = getattr(error, "os_error", None) or error
-    if isinstance(cause, BlockedAddress):
-        return Outcome.BLOCKED_ADDRESS
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Outcome.DNS_ERROR
-    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
-        return Outcome.TLS_ERROR
-    if isinstance(error, TimeoutError):
-        return Outcome.TIMEOUT
-    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError | HttpProcessingError):
-        return Outcome.PROTOCOL_ERROR
-    if isinstance(error, aiohttp.ClientConnectionError | OSError):
-        return Outcome.CONNECT_ERROR
-    return Outcome.PROTOCOL_ERROR  # a URL or an answer that the library cannot take
-
-
-def _text_of(error: Exception) -> str:
-    """One short line without addresses of objects; the cause where it says more."""
-    cause = getattr(error, "os_error", None) or error.__cause__ or error
-    text = getattr(error, "message", "") if isinstance(error, aiohttp.ClientResponseError) else str(cause)
-    return " ".join(f"{type(error).__name__}: {text}".split())[:300]

@@ -25,6 +25,9 @@ class HostWish:
     limit_delay_s: float | None = None
 
 
+NO_WISH = HostWish()
+
+
 @dataclass(frozen=True, slots=True)
 class Control:
     stop: bool = False

@@ -14,7 +14,7 @@ from typing import Any
 
 from spindle import coding, robots, urls
 from spindle.config import RobotsSettings
-from spindle.fetcher.client import Answer
+from spindle.fetcher.answer import Answer
 from spindle.fetcher.journal import Row
 from spindle.fetcher.rows import as_seconds, iso, outcome_of, redirect_target
 from spindle.outcome import Outcome

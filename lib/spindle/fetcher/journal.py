@@ -125,6 +125,10 @@ class Journal:
         writer.write(first + second)
         return Place(writer.name, offset, len(second))
 
+    async def check(self) -> None:
+        """Raises when this attempt was superseded."""
+        await asyncio.to_thread(self._may_write)
+
     async def seal(self) -> None:
         """Give the present part its names, off the loop; new records go to the next part meanwhile.
 
@@ -135,6 +139,7 @@ class Journal:
             await self._finish_running()
             part, number = self._part, self._number
             if not part.lines and part.writer is None:
+                await self.check()
                 return
             self._part, self._number = _Part(), number + 1
             work = asyncio.to_thread(self._seal, part, part_name(self._task, self._epoch, number))

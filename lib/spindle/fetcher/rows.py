@@ -16,7 +16,7 @@ from typing import Any
 from spindle import coding, urls
 from spindle.config import FetchSettings
 from spindle.errors import UrlRejected
-from spindle.fetcher.client import Answer
+from spindle.fetcher.answer import Answer
 from spindle.fetcher.journal import Place, Row
 from spindle.outcome import Outcome, of_status
 from spindle.politeness import retry_after_s
@@ -68,6 +68,11 @@ class Page:
             place=Place(file, row["warc_offset"], row["warc_length"]) if file else None,
             record_date=as_iso(row.get("record_date")),
         )
+
+    @classmethod
+    def of_row(cls, row: Row) -> Page:
+        """As it was when its row of `fetches` was written, for what follows from that row."""
+        return cls(row["url_key"], row["url"], row["host"], row["bucket"], row["kind"], row["depth"], hop=row["hop"])
 
     def hop_to(self, key: int, url: str) -> Page:
         return Page(key, url, self.host, self.bucket, self.kind, self.depth, hop=self.hop + 1, via_key=self.key)

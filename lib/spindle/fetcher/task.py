@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,14 +21,17 @@ from spindle.errors import WarehouseError
 from spindle.fetcher import epoch as epochs
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.client import Client
-from spindle.fetcher.course import Around, Course, Listing
+from spindle.fetcher.course import Course
 from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts, warc_prefix
+from spindle.fetcher.listing import Around, Listing
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
 from spindle.fetcher.suspects import Suspects, Watchdog, left_behind, mark_path
 from spindle.scope import Scope, trap_reason
 from spindle.segments import SegmentId
 from spindle.store import Store, open_store
+
+_SOCKETS = 65_536
 
 __all__ = ["Around", "Listing", "fetch_task", "journal_rows", "run_task"]
 
@@ -60,6 +64,7 @@ def run_task(
     def read_earlier(place: Place) -> bytes:
         return warehouse.get_range(place.file, place.offset, min(place.length, 4096))
 
+    _make_room_for_sockets()
     with _quiet_collector(), Watchdog(settings.fetch.stall_s) as watchdog:
         around = Around(
             scope=scope or hop_scope(settings),
@@ -136,7 +141,7 @@ async def _attempt(
             course = Course(settings, store, client, journal, origin, around, suspects)
             course.load(listing, read_parts(store, earlier), resumed=resumed)
             await course.run()
-            course.close()
+            await course.close()
         await journal.seal()
         epoch.check()
     finally:
@@ -172,6 +177,14 @@ def _info(settings: Settings) -> Mapping[str, str]:
         "http-header-user-agent": settings.agent.user_agent,
         "robots": "RFC 9309",
     }
+
+
+def _make_room_for_sockets() -> None:
+    """A thousand descriptors, a common limit, are fewer than the connections of a large task."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _SOCKETS if hard == resource.RLIM_INFINITY else min(hard, _SOCKETS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _quiet_collector:  # noqa: N801 - a context manager

@@ -11,9 +11,10 @@ from typing import Any
 from spindle import coding, urls
 from spindle.config import Settings
 from spindle.fetcher.addresses import AddressRule
-from spindle.fetcher.client import Answer, Client
-from spindle.fetcher.course import steady_clock
+from spindle.fetcher.answer import Answer
+from spindle.fetcher.client import Client
 from spindle.fetcher.gate import Gate, Probe, first_probe
+from spindle.fetcher.listing import steady_clock
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, Page, describe, fetch_row, judge, redirect_target, robots_row, wanted_types
 from spindle.outcome import Outcome
