@@ -204,10 +204,11 @@ def test_every_link_not_kept_is_counted():
 )
 def test_robots_flags(meta, header, noindex, nofollow, noarchive, robots):
     markup = f"<meta name=ROBOTS content='{meta}'>" if meta else ""
+    markup += "<link rel=alternate type=application/atom+xml href=x>"
     page = parse(f"{markup}<a href=x>x</a><p>{WORDS}", x_robots_tag_header=header)
     assert (page.noindex, page.nofollow, page.noarchive, page.robots) == (noindex, nofollow, noarchive, robots)
-    assert (page.links == ()) == nofollow
-    assert page.rejected == ({"page_nofollow": 1} if nofollow else {})
+    assert (page.links == ()) == (page.feeds == ()) == nofollow
+    assert page.rejected == {"duplicate": 1} | ({"page_nofollow": 1} if nofollow else {})
     assert (page.text == "") == (noindex or noarchive)
     assert page.text_hash is not None  # the fingerprints stay: they give nothing away
 

@@ -27,6 +27,7 @@ from spindle.pagerobots import RobotsFlags, flags
 #: Raised with every change that gives any page another text, links or fingerprint; `pages.parse_version` has it.
 PARSE_RULES = 1
 
+_FRAMES = ("<frame", "<FRAME", "<Frame")
 _FRAME = re.compile(r"<frame(?=[\s/])", re.IGNORECASE)
 
 
@@ -34,7 +35,8 @@ _FRAME = re.compile(r"<frame(?=[\s/])", re.IGNORECASE)
 class Page:
     """What a page says. Texts have their white space folded and hold no NUL.
 
-    links: in page order, each URL once, without the page itself; empty when the page says nofollow.
+    links: in page order, each URL once, without the page itself; with `feeds` empty when the page says nofollow. A
+    feed stands in both.
     text: the page's own words without what its site repeats; empty when the page says noindex or noarchive.
     text_hash, simhash, word_count: of that text, whether it is kept or not; simhash (unsigned) is None when short.
     links_cut: links not looked at because the page had `max_links`. rejected: every other link that is not in
@@ -92,9 +94,7 @@ def parse_page(
     linked = pagefacts.linked_data(tree) if "ld+json" in decoded.text else {}
     title = pagefacts.title_of(elements, metas) or linked.get("headline")
     language = pagefacts.declared_language(tree, metas)
-    text, is_shell = (
-        (pagetext.fold(decoded.text.replace("\0", " ")), False) if plain else _text(tree, elements, decoded.text)
-    )
+    text, needs_js = _plain_text(decoded.text) if plain else _text(tree, elements, decoded.text)
     made = fingerprint.of_text(text, settings.simhash_min_words)
     return Page(
         url=url,
@@ -117,10 +117,10 @@ def parse_page(
         word_count=made.word_count,
         text_hash=made.text_hash,
         simhash=made.simhash,
-        needs_js=is_shell,
+        needs_js=needs_js,
         links_cut=found.cut,
         rejected=_rejected(found, robots),
-        feeds=tuple(found.feeds),
+        feeds=() if robots.nofollow else tuple(found.feeds),
     )
 
 
@@ -140,11 +140,15 @@ def _links(elements: list[Element], decoded: charset.Decoded, url: str, rules: L
 
 def _stray_frames(elements: list[Element], text: str) -> list[Candidate]:
     """Frames outside a frameset: the tree rules ignore them (HTML 13.2.6.4.7), a crawler should not."""
-    if not _FRAME.search(text) or any(name == "frame" for name, _ in elements):
+    if not any(tag in text for tag in _FRAMES) or any(name == "frame" for name, _ in elements):
         return []
     tree = htmltree.parse(_FRAME.sub("<embed", text))  # an element with a src that may stand anywhere
     found = (node.attributes.get("src") for node in tree.css("embed[src]"))
     return [Candidate(src, "frame", False, None) for src in found if src]
+
+
+def _plain_text(text: str) -> tuple[str, bool]:
+    return pagetext.fold(text.replace("\0", " ")), False
 
 
 def _text(tree: LexborHTMLParser, elements: list[Element], source: str) -> tuple[str, bool]:
