@@ -406,7 +406,7 @@ def test_ctrl_c_in_a_fetch_ends_everything_and_the_same_command_goes_on(
     tmp_path: Path, spark: SparkSession, spindle: Spindle
 ) -> None:
     root, mark = tmp_path / "w", uuid.uuid4().hex
-    command = ["crawl", "--demo", "--demo-hosts", "20", "--warehouse", root, "--turns", "1"]
+    command = ["crawl", "--demo", "--demo-hosts", "40", "--warehouse", root, "--turns", "1"]
     command += ["--set", "politeness.min_delay_s=5"]  # so that the fetch lasts, between robots.txt and the first pages
     log = tmp_path / "w-web" / "requests.jsonl"
     process = start(*command, mark=mark)
