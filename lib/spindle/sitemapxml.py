@@ -25,7 +25,6 @@ _OURS = re.compile(
 )
 _FOREIGN_PREFIXES = ("image", "video", "news", "mobile", "xhtml", "xi", "media", "geo", "pagemap", "content")
 _BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});)")
-_PIECE = 1 << 20  # characters given to the parser at a time
 
 
 class Reading(NamedTuple):
@@ -48,9 +47,9 @@ def read(text: str, take: Callable[[Claims], None]) -> Reading:
         encoding="utf-8",
     )
     try:
-        for place in range(0, len(text), _PIECE):
-            parser.feed(text[place : place + _PIECE].encode("utf-8", "replace"))
-        parser.close()
+        etree.fromstring(
+            text.encode("utf-8", "replace"), parser
+        )  # `feed` looks for each tag's ">" to the end: quadratic
     except etree.XMLSyntaxError:
         target.unfinished = True
     target.end_of_file(whole_word="</" in text[max(text.rfind(">"), text.rfind("<")) :])
