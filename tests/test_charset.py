@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import jsonl
@@ -103,6 +103,7 @@ def test_the_replacement_encoding_smuggles_nothing():
     assert charset.decode(b"~{<script>~}", "text/html; charset=hz-gb-2312") == ("\ufffd", "replacement", "header")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.none() | st.text(max_size=60))
 def test_anything_decodes(body, header):
     decoded = charset.decode(body, header)
@@ -110,6 +111,7 @@ def test_anything_decodes(body, header):
     assert charset.detect(body, header) == decoded.name
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(

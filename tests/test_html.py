@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import jsonl, shared_file
@@ -252,6 +252,7 @@ def test_text_is_the_pages_own():
     assert page.word_count == 5
 
 
+@settings(deadline=None)
 @given(st.text() | st.lists(st.sampled_from(["a", " ", "\n", "\t", "\xa0", "\u2003", "\x1f"])).map("".join))
 def test_folding_is_split_and_join(text):
     assert pagetext.fold(text) == " ".join(text.split())
@@ -379,6 +380,7 @@ def test_every_truncation_is_a_page(charset):
         assert page.charset == charset
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400), st.sampled_from([None, "text/html", "application/xhtml+xml", "text/plain", "\0;"]))
 def test_no_bytes_raise(body, content_type):
     check_storable(parse(body, content_type=content_type))
@@ -389,6 +391,7 @@ TOKENS += ["'", '"', ">", "</a>", "<table>", "<svg>", "<template>", "<noscript>"
 TOKENS += ["-->", "&#0;", "&amp", "\0", "/x", "http://[", "//", "?é", "é", " "]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(TOKENS), max_size=40))
 def test_no_markup_raises(tokens):
     check_storable(parse("".join(tokens), follow_forms=True))

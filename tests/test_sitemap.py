@@ -6,7 +6,7 @@ import gzip
 from datetime import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import jsonl, shared_file
@@ -195,6 +195,7 @@ def test_every_truncation_is_read_or_refused(kind):
             assert length < 300  # the root element had not begun
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_raise_anything_else(body):
     for prefix in (b"", b"<urlset>", b"<rss><channel><item><link>"):
@@ -233,6 +234,7 @@ def test_dates(text, normal):
     assert normal_date(text) == normal
 
 
+@settings(deadline=None)
 @given(st.text(max_size=70))
 def test_no_date_raises(text):
     normal_date(text)
