@@ -6,11 +6,14 @@ itself; here are only the choices that depend on the run. It knows nothing of ta
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import signal
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from spindle.defaults import shipped_text
 from spindle.errors import SpindleError
@@ -58,9 +61,23 @@ def open_session(app: str, settings: SparkSettings, *, master: str | None = None
         spark = builder.getOrCreate()
     except Exception as error:  # py4j raises many kinds; each means the JVM did not come up
         raise SpindleError(_explain(error)) from error
+    _answer_interrupts()
     partitions = settings.shuffle_partitions or 2 * spark.sparkContext.defaultParallelism
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
     return spark
+
+
+def _answer_interrupts() -> None:
+    """Lets Ctrl-C raise KeyboardInterrupt and nothing else. PySpark's own handler first asks the JVM to stop, over the
+    connection that is in the middle of a call, and py4j logs a stack trace for each call that is cut off."""
+    logging.disable(logging.NOTSET)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    logging.disable(logging.CRITICAL)
+    raise KeyboardInterrupt
 
 
 def _is_quick(wished: bool) -> bool:
