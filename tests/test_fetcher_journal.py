@@ -473,11 +473,13 @@ def test_records_of_a_killed_attempt_are_whole_or_absent(site: Site, tmp_path: P
     pages = busy_site(site)
     settings = site.settings({"politeness": {"min_delay_s": 0.1}}, {"fetch": {"seal_interval_s": 0.2}})
     child = start(site, tmp_path, pages, settings)
-    time.sleep(1.5)
+    files, until = [], time.monotonic() + 30
+    while len(files) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+        files = list((tmp_path / "segment-files/t.1of1/warc").glob("t.*"))
     child.send_signal(signal.SIGKILL)
     child.wait()
-    files = list((tmp_path / "segment-files/t.1of1/warc").glob("t.*"))
-    assert files
+    assert len(files) >= 2
     for file in files:
         kinds = [record.rec_type for record in ArchiveIterator(io.BytesIO(file.read_bytes()), check_digests="raise")]
         assert kinds[0] == "warcinfo"

@@ -15,6 +15,8 @@ from spindle.fetcher.listing import ReadEarlier
 from spindle.fetcher.rows import Content, Origin, Page, iso
 from spindle.outcome import Outcome
 
+_COMPRESSED = {b"gzip", b"x-gzip", b"br", b"zstd", b"deflate"}
+
 
 class Archive:
     """`read_earlier` gives the beginning of a record of an earlier segment; None: such records are not consulted."""
@@ -26,13 +28,14 @@ class Archive:
     async def keep(self, row: Row, page: Page, answer: Answer, content: Content) -> None:
         """Lay an exchange down, and its place in the row."""
         capture = _capture(row["started_at"], answer, _digest(answer, content))
+        coded = answer.fields.get(b"content-encoding", b"identity").strip().lower() in _COMPRESSED
         if content.outcome is Outcome.NOT_MODIFIED and page.record_date is not None:
             earlier = warc.Original(page.url, page.record_date, page.place)
             self._store(row, capture, warc.revisit(capture, warc.NOT_MODIFIED, earlier))
         elif content.outcome is Outcome.OK and answer.body and answer.truncated is None:
-            await self._keep_payload(row, page, capture, content)
+            await self._keep_payload(row, page, capture, content, coded)
         else:
-            self._store(row, capture, warc.response(capture))
+            self._store(row, capture, warc.response(capture), coded)
 
     def keep_robots(self, row: Row, answer: Answer) -> None:
         capture = _capture(iso(answer.started_at), answer, warc.payload_digest(answer.body))
@@ -42,7 +45,7 @@ class Archive:
         """The host's last URL is done."""
         self._payloads.pop(host, None)
 
-    async def _keep_payload(self, row: Row, page: Page, capture: warc.Capture, content: Content) -> None:
+    async def _keep_payload(self, row: Row, page: Page, capture: warc.Capture, content: Content, coded: bool) -> None:
         known = self._payloads.setdefault(page.host, {})
         original = known.get(capture.digest)
         if original is None and page.place is not None and content.content_hash == page.content_hash:
@@ -50,7 +53,7 @@ class Archive:
         if original is not None:
             self._store(row, capture, warc.revisit(capture, warc.IDENTICAL_PAYLOAD, original))
             return
-        place = self._store(row, capture, warc.response(capture))
+        place = self._store(row, capture, warc.response(capture), coded)
         known[capture.digest] = warc.Original(page.url, capture.date, self._origin.in_warehouse(place))
 
     async def _last_record(self, page: Page, digest: str) -> warc.Original | None:
@@ -68,8 +71,8 @@ class Archive:
         same = fields.get("warc-type") == "response" and fields.get("warc-payload-digest") == digest
         return warc.Original(page.url, page.record_date, page.place) if same else None
 
-    def _store(self, row: Row, capture: warc.Capture, record: bytes) -> Place:
-        place = self._journal.store_exchange(capture.date, warc.request(capture), record)
+    def _store(self, row: Row, capture: warc.Capture, record: bytes, coded: bool = False) -> Place:
+        place = self._journal.store_exchange(capture.date, warc.request(capture), record, coded=coded)
         row["warc_file"], row["warc_offset"], row["warc_length"] = place
         return place
 

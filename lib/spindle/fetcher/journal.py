@@ -118,9 +118,9 @@ class Journal:
     def write(self, row: Row) -> None:
         self._part.lines.append(_encode(row))
 
-    def store_exchange(self, date: str, request: bytes, answer: bytes) -> Place:
-        """Append a request record and the record of its answer; the place of the latter."""
-        writer, first, second = self._writer(date), warc.member(request), warc.member(answer)
+    def store_exchange(self, date: str, request: bytes, answer: bytes, *, coded: bool = False) -> Place:
+        """Append a request record and the record of its answer; the place of the latter. `coded`: see `warc.member`."""
+        writer, first, second = self._writer(date), warc.member(request), warc.member(answer, coded=coded)
         offset = writer.size + len(first)
         writer.write(first + second)
         return Place(writer.name, offset, len(second))

@@ -183,7 +183,6 @@ def fetch_row(origin: Origin, page: Page, outcome: Outcome, error: str | None = 
 
 def describe(row: Row, answer: Answer, content: Content) -> None:
     """Add an answer to its row."""
-    header = answer.header
     row["http_status"] = answer.status
     row["started_at"], row["ended_at"] = iso(answer.started_at), iso(answer.ended_at)
     row["duration_ms"] = round(answer.duration_s * 1000, 3)
@@ -193,11 +192,21 @@ def describe(row: Row, answer: Answer, content: Content) -> None:
         return
     row["wire_bytes"], row["body_bytes"] = len(answer.body), content.body_bytes
     row["truncated"], row["content_hash"] = content.truncated, content.content_hash
-    row["content_type"], row["etag"] = header(b"content-type"), header(b"etag")
-    row["last_modified"], row["x_robots_tag"] = header(b"last-modified"), header(b"x-robots-tag")
-    if (wait := header(b"retry-after")) is not None:
-        asked = retry_after_s(wait, answer.ended_at)
+    fields = answer.fields
+    for name, column in _NOTED.items():
+        if name in fields:
+            row[column] = fields[name].decode("latin-1")
+    if b"retry-after" in fields:
+        asked = retry_after_s(answer.header(b"retry-after"), answer.ended_at)
         row["retry_after_s"] = None if asked is None else min(asked, MAX_SPAN_S)
+
+
+_NOTED = {
+    b"content-type": "content_type",
+    b"etag": "etag",
+    b"last-modified": "last_modified",
+    b"x-robots-tag": "x_robots_tag",
+}
 
 
 def robots_row(origin: Origin, robots_of: str, host: str, bucket: int, attempted_at: float) -> Row:

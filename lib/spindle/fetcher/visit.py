@@ -42,6 +42,8 @@ Item = Page | Probe
 
 _BREATH = 200  # rows without a request, in a row, before the loop may see to others
 
+_TRACES = 3  # faults of ours whose stack is logged; a broken program needs no hundred of them
+
 _log = logging.getLogger(__name__)
 
 
@@ -101,8 +103,7 @@ class Visits:
 
     def stumble(self, host: str, item: Item, error: BaseException) -> None:
         """A fault of ours in one item: a row that says so, and the others go on."""
-        _log.error("%s: %r", item.url, error, exc_info=error)
-        self._books.counts["internal_errors"] += 1
+        self._report_fault(item.url, error)
         try:
             self._tier.finished(host, self._clock(), duration_s=0.0)
         except ValueError:
@@ -111,6 +112,11 @@ class Visits:
             self._settle(item)
             text = f"internal error: {type(error).__name__}: {error}"[:300]
             self._books.write(fetch_row(self._origin, item, Outcome.PROTOCOL_ERROR, text))
+
+    def _report_fault(self, url: str, error: BaseException) -> None:
+        self._books.counts["internal_errors"] += 1
+        traced = error if self._books.counts["internal_errors"] <= _TRACES else None
+        _log.error("%s: %r", url, error, exc_info=traced)
 
     def release_all(self, host: str, reason: str) -> None:
         """Give back all that is queued of a host."""
@@ -249,8 +255,7 @@ class Visits:
         try:
             self.gate.learn(probe, answer, row)
         except Exception as error:  # noqa: BLE001 - a file we stumble over forbids its site, and only that
-            _log.error("%s: %r", probe.url, error, exc_info=error)
-            self._books.counts["internal_errors"] += 1
+            self._report_fault(probe.url, error)
             self.gate.fail(probe, answer.ended_at, f"internal error: {error!r}"[:300], row)
         self._wake_home(probe)
 
