@@ -27,7 +27,6 @@ from spindle.pagerobots import RobotsFlags, flags
 #: Raised with every change that gives any page another text, links or fingerprint; `pages.parse_version` has it.
 PARSE_RULES = 1
 
-_FRAMES = ("<frame", "<FRAME", "<Frame")
 _FRAME = re.compile(r"<frame(?=[\s/])", re.IGNORECASE)
 
 
@@ -140,7 +139,7 @@ def _links(elements: list[Element], decoded: charset.Decoded, url: str, rules: L
 
 def _stray_frames(elements: list[Element], text: str) -> list[Candidate]:
     """Frames outside a frameset: the tree rules ignore them (HTML 13.2.6.4.7), a crawler should not."""
-    if not any(tag in text for tag in _FRAMES) or any(name == "frame" for name, _ in elements):
+    if not _FRAME.search(text) or any(name == "frame" for name, _ in elements):
         return []
     tree = htmltree.parse(_FRAME.sub("<embed", text))  # an element with a src that may stand anywhere
     found = (node.attributes.get("src") for node in tree.css("embed[src]"))
