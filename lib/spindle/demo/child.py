@@ -54,11 +54,12 @@ def run(
     _allow_files()
 
     async def until_stopped() -> None:
+        stop = _on_signals()  # before the hosts file says that we can be used, and so stopped
         server = await serve(
             world, log_path=log_path, hosts_file=hosts_file, base_address=base_address, port=port, tick_s=tick_s
         )
         try:
-            await _stop_asked(parent)
+            await _stop_asked(stop, parent)
         finally:
             _withdraw(hosts_file)
             await server.close()
@@ -80,11 +81,16 @@ def facts_path(hosts_file: Path) -> Path:
     return hosts_file.with_name(hosts_file.name + ".json")
 
 
-async def _stop_asked(parent: int | None) -> None:
+def _on_signals() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _stop_asked(stop: asyncio.Event, parent: int | None) -> None:
     while not stop.is_set() and (parent is None or os.getppid() == parent):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _PARENT_CHECK_S)
