@@ -1,4 +1,4 @@
-"""Try-out tools: one URL fetched, one robots.txt asked, one page parsed, the demo web served. No warehouse, no Spark."""
+"""Try-out tools: one URL fetched, one robots.txt asked, one page parsed, the demo web served. No warehouse, no JVM."""
 
 from __future__ import annotations
 
