@@ -93,6 +93,8 @@ def _of_page(fetch: Mapping[str, Any], body: bytes, content_type: str | None, pa
     made = Extract(page, rejected=Counter(told.rejected))
     made.rejected += Counter(links_cut=told.links_cut)
     for link in told.links:
+        if link.url in told.feeds:
+            continue  # it gets its row as a feed below
         if link.nofollow and not settings.follow_nofollow:
             made.rejected["nofollow"] += 1
             continue
