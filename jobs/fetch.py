@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MANIFEST = pa.schema([("task", pa.int32()), ("manifest", pa.string())])
+#: Times to the microsecond: a revisit record names the very instant of its original, and no delay loses its fraction.
+_ROW_JSON = "to_json(struct(*), map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\"))"
 
 
 def task_rows(listed: DataFrame, hosts: DataFrame, robots: DataFrame) -> DataFrame:
     """All that the tasks must know, as (task, what, place, JSON): the list, what is known of its hosts, their rules."""
-    listed_rows = listed.selectExpr("task", "'url' AS what", "position AS place", "to_json(struct(*)) AS payload")
+    listed_rows = listed.selectExpr("task", "'url' AS what", "position AS place", f"{_ROW_JSON} AS payload")
     task_of = listed.select("task", "host").distinct()
-    host_rows = hosts.join(task_of, "host").selectExpr("task", "'host' what", "0 place", "to_json(struct(*)) payload")
+    host_rows = hosts.join(task_of, "host").selectExpr("task", "'host' what", "0 place", f"{_ROW_JSON} payload")
     current = robots.filter("until IS NULL").join(task_of, "host")
-    robots_rows = current.selectExpr("task", "'robots' what", "0 place", "to_json(struct(*)) payload")
+    robots_rows = current.selectExpr("task", "'robots' what", "0 place", f"{_ROW_JSON} payload")
     return listed_rows.union(host_rows).union(robots_rows)
 
 
