@@ -1,0 +1,253 @@
+"""update: one row a URL and a host, what a fetch or a link may change in it, and that a second run changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rows import (
+    NOW,
+    Row,
+    add,
+    ago,
+    contents,
+    fetched_row,
+    host_row,
+    link_row,
+    listed_row,
+    new_warehouse,
+    open_turn,
+    settings_of,
+    url_row,
+    utc,
+)
+from spindle import runner
+from spindle.inlinks import estimate
+from spindle.jobs import update
+from spindle.ledger import Ledger
+from spindle.segments import State
+from spindle.tables import Warehouse
+from spindle.urls import url_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEGMENT = "a.1of1"
+DAY = 86400
+HELD = {"content_hash": "old", "warc_file": "segment-files/z/warc/z.warc.gz", "warc_offset": 7, "warc_length": 9}
+PLACE = {"warc_file": "segment-files/a.1of1/warc/a.warc.gz", "warc_offset": 1, "warc_length": 2}
+VISITED = {"status": "fetched", "fetch_count": 4, "change_count": 1, "last_fetch": ago(DAY), "last_segment": "z.1of1"}
+
+#: Rows of `urls` before the turn.
+BEFORE: dict[str, dict[str, Any]] = {
+    "http://a.test/": {"depth": 3, "seed_priority": 0.5, "metadata": {"k": "v"}},
+    "http://a.test/late": VISITED | HELD | {"last_fetch": ago(5), "last_segment": "y.1of1", "depth": 9},
+    "http://a.test/left": {"depth": 2},
+    "http://a.test/throttled": VISITED | HELD,
+    "http://a.test/denied": {},
+    "http://a.test/same": VISITED | HELD | {"etag": '"1"'},
+    "http://a.test/moved": {"depth": 2},
+    "http://a.test/moved-too": {"depth": 2},
+    "http://a.test/known-target": VISITED | HELD | {"depth": 6},
+    "http://a.test/copy1": {"discovered_at": ago(100)},
+    "http://a.test/copy2": {"discovered_at": ago(200)},
+    "http://a.test/copy-of-old": {"discovered_at": ago(999999)},
+    "http://a.test/owner": VISITED | HELD | {"content_hash": "owned", "discovered_at": ago(50)},
+    "http://down.test/": {},
+    "http://known.test/far": VISITED | HELD | {"depth": 5},
+    "http://known.test/near": VISITED | HELD | {"depth": 1},
+}
+UNTOUCHED = ("http://a.test/left", "http://a.test/owner", "http://known.test/near")
+LISTED = [url for url in BEFORE if url not in (*UNTOUCHED[1:], "http://a.test/known-target", "http://known.test/far")]
+#: outcome -> what else the fetch found, of each listed URL.
+FETCHES: dict[str, tuple[str, dict[str, Any]]] = {
+    "http://a.test/": ("ok", {"http_status": 200, "content_hash": "new", "etag": '"2"', **PLACE, "ip": "192.0.2.1"}),
+    "http://a.test/late": ("ok", {"http_status": 200, "content_hash": "new2", **PLACE}),
+    "http://a.test/left": ("not_reached", {"started_at": None, "ended_at": None, "duration_ms": None}),
+    "http://a.test/throttled": ("throttled", {"http_status": 429, "retry_after_s": 7200.0, "backoff_level": 1,
+                                              "next_ok_at": ago(-100), "started_at": ago(30)}),
+    "http://a.test/denied": ("denied", {"started_at": None, "ended_at": None, "duration_ms": None}),
+    "http://a.test/same": ("not_modified", {"http_status": 304, "content_hash": "old http://a.test/same",
+                                                   "etag": '"3"'}),
+    "http://a.test/moved": ("redirect", {"http_status": 301, "redirect_to": "http://a.test/target"}),
+    "http://a.test/moved-too": ("redirect", {"http_status": 302, "redirect_to": "http://a.test/known-target"}),
+    "http://a.test/copy1": ("ok", {"http_status": 200, "content_hash": "twice", **PLACE}),
+    "http://a.test/copy2": ("ok", {"http_status": 200, "content_hash": "twice", **PLACE}),
+    "http://a.test/copy-of-old": ("ok", {"http_status": 200, "content_hash": "owned", **PLACE}),
+    "http://down.test/": ("timeout", {"http_status": None}),
+}  # fmt: skip
+HOPS = {
+    "http://a.test/target": ("http://a.test/moved", {"content_hash": "target"}),
+    "http://a.test/known-target": ("http://a.test/moved-too", {"content_hash": "changed"}),
+}
+#: source, target, depth, further facts.
+LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
+    ("http://b.test/", "http://known.test/far", 3, {}),
+    ("http://b.test/again", "http://known.test/far", 2, {}),
+    ("http://c.test/", "http://known.test/far", 4, {}),
+    ("http://known.test/far", "http://known.test/near", 6, {}),
+    ("http://b.test/", "http://a.test/", 1, {}),
+    ("http://b.test/", "http://a.test/late", 4, {}),
+    ("http://a.test/", "http://www.new.co.uk/page", 4, {}),
+    ("http://b.test/", "http://www.new.co.uk/page", 2, {}),
+    ("http://b.test/robots.txt", "http://b.test/map.xml", 0, {"rel": "sitemap", "dst_kind": "sitemap"}),
+    ("http://a.test/go", "http://away.test/", 1, {"rel": "redirect", "seed_priority": 0.75}),
+]
+
+
+def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
+    """A warehouse in which the segment is parsed."""
+    warehouse = new_warehouse(spark, root)
+    rows = {url: before(url) for url in BEFORE}
+    add(warehouse, "urls", list(rows.values()))
+    known = {"outcomes": {"ok": 3, "gone": 1}, "day": NOW.date(), "fetched_today": 5, "quality": 1.0}
+    hosts = [host_row("a.test", mean_fetch_ms=300.0, crawl_delay_s=4.0, limit_delay_s=9.0, **known)]
+    hosts += [host_row("down.test", failure_streak=2, outcomes={"timeout": 2}), host_row("known.test", quality=0.5)]
+    add(warehouse, "hosts", hosts)
+    listed = {url: listed_row(rows[url], SEGMENT, number) for number, url in enumerate(LISTED)}
+    listed["http://a.test/late"]["last_fetch"] = ago(DAY)  # somebody else has fetched it since it was listed
+    add(warehouse, "fetchlist", list(listed.values()))
+    fetches = [fetched_row(rows[url], SEGMENT, outcome, **facts) for url, (outcome, facts) in FETCHES.items()]
+    for url, (via, facts) in HOPS.items():
+        hop = {"hop": 1, "via_key": url_key(via), "depth": 2, "http_status": 200, "started_at": ago(50), **PLACE}
+        fetches.append(fetched_row(rows.get(url) or url_row(url), SEGMENT, "ok", **hop | facts))
+    add(warehouse, "fetches", fetches)
+    add(warehouse, "links", [link_row(src, dst, SEGMENT, depth, **more) for src, dst, depth, more in LINKS])
+    turn = open_turn(warehouse, SEGMENT, settings_of())
+    for state in (State.GENERATED, State.FETCHED, State.PARSED):
+        turn.entry = warehouse.ledger.move(SEGMENT, state, 1.0)
+    return warehouse, turn
+
+
+def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse, turn = laid_out(spark, tmp_path / "w")
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "move", killed)  # all is written, but not that it is
+        with pytest.raises(Killed):
+            update.run(turn)
+    tables = ("urls", "hosts", "events", "seen")
+    once = {table: contents(warehouse, table) for table in tables}
+    found = [row.asDict(recursive=True) for row in warehouse.read("urls").collect()]
+    after = {row["url"]: {name: utc(value) for name, value in row.items()} for row in found}
+    assert len(found) == len(after), "one row a URL"
+    check_urls(after)
+    check_hosts({row.host: row.asDict() for row in warehouse.read("hosts").collect()})
+    check_events([row.asDict() for row in warehouse.read("events").orderBy("sequence").collect()])
+
+    counts = update.run(turn)
+    assert {table: contents(warehouse, table) for table in tables} == once, "a second run changes nothing"
+    assert counts == {"new_urls": 0, "changed_urls": 0}
+    entry = warehouse.ledger.current(SEGMENT)
+    assert entry is not None and entry.state is State.UPDATED
+    turn.entry = entry
+    assert update.run(turn) == {}, "nor does a third, which has nothing to do"
+
+
+class Killed(RuntimeError):
+    """Stands for the end of the process."""
+
+
+def killed(*_: Any, **__: Any) -> None:
+    raise Killed
+
+
+def before(url: str) -> Row:
+    """The row of a URL before the turn; content that was held is different for each."""
+    row = url_row(url, **BEFORE[url])
+    return row | {"content_hash": f"old {url}"} if row["content_hash"] == "old" else row
+
+
+def changed(after: dict[str, Row], url: str) -> Row:
+    """The columns of a row that differ from what was there before."""
+    known = before(url)
+    return {name: value for name, value in after[url].items() if value != known[name]}
+
+
+def check_urls(after: dict[str, Row]) -> None:
+    new = {"http://a.test/target", "http://www.new.co.uk/page", "http://b.test/map.xml", "http://away.test/"}
+    assert set(after) == set(BEFORE) | new
+    for url in UNTOUCHED:
+        assert changed(after, url) == {}, url
+
+    far = changed(after, "http://known.test/far")
+    assert set(far) == {"depth", "inlink_bits", "inlinks", "score", "priority"}, "a link changes nothing else"
+    assert (far["depth"], far["inlinks"], far["inlink_bits"].bit_count()) == (2, 2, 2), "two hosts, nearest two links"
+
+    first = after["http://a.test/"]
+    wanted = {"status": "fetched", "content_hash": "new", "etag": '"2"', "fetch_count": 1, "depth": 1, "inlinks": 1}
+    wanted |= {"last_fetch": ago(60), "next_fetch": ago(60 - DAY), "last_segment": SEGMENT, "record_date": ago(60)}
+    wanted |= {**PLACE, "metadata": {"k": "v"}, "seed_priority": 0.5, "discovered_at": ago(3600)}
+    assert {name: first[name] for name in wanted} == wanted
+    assert set(changed(after, "http://a.test/late")) == {"depth", "inlink_bits", "inlinks", "score", "priority"}, (
+        "an older event is not laid over a newer, the link is"
+    )
+    throttled = changed(after, "http://a.test/throttled")
+    assert {name: throttled[name] for name in ("next_fetch", "last_segment")} == {
+        "next_fetch": ago(30 - 7200),
+        "last_segment": SEGMENT,
+    }
+    assert not set(throttled) & {"status", "failure_count", "failure_streak", "content_hash", "last_fetch"}
+    assert after["http://a.test/denied"]["status"] == "denied" and after["http://a.test/denied"]["last_fetch"] == NOW
+    same = changed(after, "http://a.test/same")
+    assert same["unchanged_streak"] == 1 and same["etag"] == '"3"' and "content_hash" not in same
+    assert (after["http://down.test/"]["status"], after["http://down.test/"]["failure_streak"]) == ("retry", 1)
+
+    moved = after["http://a.test/moved"]
+    assert (moved["status"], moved["redirect_to"]) == ("redirected", "http://a.test/target")
+    target = after["http://a.test/target"]
+    wanted = {"status": "fetched", "depth": 2, "domain": "a.test", "content_hash": "target", "fetch_count": 1}
+    assert {name: target[name] for name in wanted} == wanted, "the hop's page has its own row"
+    assert after["http://a.test/known-target"]["content_hash"] == "changed"
+    assert after["http://a.test/known-target"]["change_count"] == 2
+    assert after["http://a.test/known-target"]["depth"] == 6, "a hop is no link"
+
+    page = after["http://www.new.co.uk/page"]
+    wanted = {"status": "new", "depth": 2, "domain": "new.co.uk", "fetch_count": 0, "inlinks": 2, "last_segment": None}
+    wanted |= {"discovered_at": NOW, "next_fetch": NOW, "kind": "page", "host": "www.new.co.uk"}
+    assert {name: page[name] for name in wanted} == wanted
+    assert after["http://b.test/map.xml"]["kind"] == "sitemap" and after["http://b.test/map.xml"]["inlinks"] == 0
+    assert after["http://away.test/"]["seed_priority"] == 0.75
+    assert all(row["inlinks"] == estimate(row["inlink_bits"]) for row in after.values())
+
+    first, second = (after[f"http://a.test/copy{n}"] for n in (1, 2))
+    assert (second["status"], second["duplicate_of"]) == ("fetched", None), "known longest: the original"
+    assert (first["status"], first["duplicate_of"]) == ("duplicate", second["url_key"])
+    copy = after["http://a.test/copy-of-old"]
+    assert (copy["status"], copy["duplicate_of"]) == ("duplicate", url_key("http://a.test/owner")), (
+        "content that we held before has its original, however long the copy is known"
+    )
+
+
+def check_hosts(after: dict[str, Row]) -> None:
+    assert set(after) == {"a.test", "down.test", "known.test"}, "hosts that nobody asked get no row"
+    asked = Counter(outcome for outcome, _ in FETCHES.values() if outcome not in ("timeout", "not_reached"))
+    asked["ok"] += len(HOPS)
+    host = after["a.test"]
+    assert host["outcomes"] == Counter({"ok": 3, "gone": 1}) + asked, "each fetch counts once, hops too"
+    requests = sum(asked.values()) - asked["denied"]
+    assert (host["day"], host["fetched_today"]) == (NOW.date(), 5 + requests), "no request was made for what is denied"
+    assert host["quality"] == pytest.approx(0.5 + 0.5 * asked["ok"] / requests)
+    assert host["mean_fetch_ms"] == pytest.approx(200.0)
+    assert (host["state"], host["backoff_level"]) == ("backing_off", 1), "its last word was 429"
+    assert utc(host["backoff_until"]) == utc(host["next_ok_at"]) == ago(-100)
+    assert (host["ip"], host["crawl_delay_s"], host["limit_delay_s"]) == ("192.0.2.1", 4.0, 9.0)
+    assert host["last_segment"] == SEGMENT
+    down = after["down.test"]
+    assert (down["state"], down["failure_streak"], down["outcomes"]) == ("dead", 3, {"timeout": 3})
+    assert utc(down["backoff_until"]) > NOW
+    assert after["known.test"]["last_segment"] is None
+
+
+def check_events(found: list[Row]) -> None:
+    pages = [url for url, (outcome, _) in FETCHES.items() if outcome == "ok"] + list(HOPS)
+    pages.sort(key=url_key)
+    assert [row["sequence"] for row in found] == list(range(1, len(pages) + 2))
+    assert [row["url"] for row in found] == [*pages, None], "by key, then the close"
+    assert [row["type"] for row in found] == ["page.fetched"] * len(pages) + ["segment.closed"]
+    assert {row["segment"] for row in found} == {SEGMENT}
+    assert {row["blob_key"] for row in found[:-1]} == {"segment-files/a.1of1/warc/a.warc.gz#1+2"}
+    by_url = {row["url"]: row for row in found}
+    assert by_url["http://a.test/"]["content_hash"] == "new" and by_url["http://a.test/"]["status"] == 200
