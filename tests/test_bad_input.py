@@ -266,7 +266,7 @@ REFUSED_BY_STATE = [
     ("generate --segment turn-b", 3, "belong to segment turn-a.1of1 (generated, held by "),
     ("generate --segment turn-b.2of2", 3, "buckets 1..1 belong to segment turn-a.1of1"),
     ("generate --segment turn-b.1of3", 2, "3 slices of 2 buckets; use at most 2 slices"),
-    ("expire none", 2, "segment none.1of1 does not exist"),
+    ("expire none", 3, "segment none.1of1 does not exist"),
 ]
 
 
