@@ -30,6 +30,8 @@ from spindle.urls import bucket_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(900)  # a busy machine is slow at Spark; nothing here asserts a time
+
 DAY = 86400
 
 

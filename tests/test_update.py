@@ -35,6 +35,8 @@ from spindle.urls import url_key
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(900)  # a busy machine is slow at Spark; nothing here asserts a time
+
 SEGMENT = "a.1of1"
 DAY = 86400
 HELD = {"content_hash": "old", "warc_file": "segment-files/z/warc/z.warc.gz", "warc_offset": 7, "warc_length": 9}

@@ -36,6 +36,8 @@ from spindle.urls import url_key
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(1800)  # a busy machine is slow at Spark; nothing here asserts a time
+
 HOSTS = 40
 MIN_DELAY_S = 0.2
 TABLES = [name for name in schema.TABLES if name != "metrics"]
