@@ -1,11 +1,13 @@
 """What a fetched page costs: CPU seconds of the client per 1,000 pages, against the bare loop that only reads bodies.
 
-    python bench/fetch.py [--pages 20000] [--hosts 2000] [--open 300] [--rounds 3] [--gzip] [--profile]
+    python bench/fetch.py [--pages 20000] [--hosts 2000] [--open 100] [--rounds 3] [--gzip] [--profile]
+    python bench/fetch.py --memory --pages 100000 --hosts 10000 --open 500 --bytes 100000 --window 60
 
 A server process on loopback answers with 1,000 distinct pages of 20 KB. Client processes run in turn: `bare` (aiohttp
 in its cheapest setting, research/fetch.md section 1) and `task` (`run_task`: politeness with delay 0, robots.txt of
 every host, SHA-256, gzip WARC with request records, journal). The least of the rounds counts; a ratio is only worth
-something within one run, since neighbours on the machine move both.
+something within one run, since neighbours on the machine move both. `--memory` lets one task run for `--window` seconds
+and prints its peak memory, listing included.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PAGES, PAGE_BYTES = 1000, 20_000
+PAGES = 1000  # distinct ones
 
 
-def serve(coded: bool) -> None:
+def serve(coded: bool, page_bytes: int) -> None:
     """Answers GETs from memory until stdin closes; prints its port."""
-    answers = [_response(_text(number), coded) for number in range(PAGES)]
+    answers = [_response(_text(number, page_bytes), coded) for number in range(PAGES)]
     rules = b"User-agent: *\nDisallow: /private/\n"
     robots = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(rules), rules)
 
@@ -51,10 +54,10 @@ def serve(coded: bool) -> None:
     asyncio.run(run())
 
 
-def _text(number: int) -> bytes:
+def _text(number: int, page_bytes: int = 20_000) -> bytes:
     chance = random.Random(number)
-    words = [f"w{chance.randrange(5000)}" for _ in range(PAGE_BYTES // 6)]
-    return b"<html>" + " ".join(words).encode()[: PAGE_BYTES - 6]
+    words = [f"w{chance.randrange(5000)}" for _ in range(page_bytes // 6)]
+    return b"<html>" + " ".join(words).encode()[: page_bytes - 6]
 
 
 def _response(body: bytes, coded: bool) -> bytes:
@@ -108,19 +111,22 @@ def task(args: argparse.Namespace) -> int:
         "agent": {"contact": "bench"},
         "network": {"hosts_file": str(folder / "hosts"), "hosts_file_only": True, "allow_addresses": ["127.0.0.0/8"]},
         "politeness": {"min_delay_s": 0.0, "duration_factor": 0.0, "address_max_open": -1},
-        "fetch": {"max_open": args.open},
+        "fetch": {"max_open": args.open, "window_s": args.window},
     }
     settings, each = config.build([default_layer(), ("bench", layer)]), args.pages // args.hosts
-    rows = []
-    for host in range(args.hosts):
-        for page in range(each):
-            url = f"http://h{host}.test/p{host * each + page}"
-            rows.append({"url_key": urls.url_key(url), "url": url, "host": f"h{host}.test", "bucket": 0, "depth": 1})
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in range(args.hosts * each):
+            host = f"h{number // each}.test"
+            url = f"http://{host}/p{number}"
+            yield {"url_key": urls.url_key(url), "url": url, "host": host, "bucket": 0, "depth": 1}
+
     try:
         start = _cpu()
-        made = run_task(Listing(rows), settings, str(folder), "bench", 0)
+        made = run_task(Listing(rows()), settings, str(folder), "bench", 0)
         args.spent = _cpu() - start
-        assert made["counts"]["ok"] == len(rows), made
+        assert made["counts"]["ok"] == args.hosts * each or args.memory, made
+        print(made["counts"], file=sys.stderr) if args.memory else None
         return sum(path.stat().st_size for path in folder.rglob("*.warc.gz"))
     finally:
         shutil.rmtree(folder)
@@ -163,16 +169,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--hosts", type=int, default=2_000)
-    parser.add_argument("--open", type=int, default=300)
+    parser.add_argument("--open", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gzip", action="store_true", help="the server sends gzip")
     parser.add_argument("--profile", action="store_true", help="one profiled run of the task instead")
+    parser.add_argument("--bytes", type=int, default=20_000, help="of a page")
+    parser.add_argument("--window", type=float, default=3600.0, help="seconds of a task")
+    parser.add_argument("--memory", action="store_true", help="one run of the task, for its peak memory")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--client", choices=["bare", "task"], help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        serve(args.gzip)
+        serve(args.gzip, args.bytes)
     elif args.client:
         client(args)
     else:
@@ -181,16 +190,17 @@ def main() -> None:
 
 def measure(args: argparse.Namespace) -> None:
     me = [sys.executable, __file__]
-    server = subprocess.Popen(
-        [*me, "--serve", *(["--gzip"] if args.gzip else [])], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    flags = ["--serve", "--bytes", str(args.bytes), *(["--gzip"] if args.gzip else [])]
+    server = subprocess.Popen([*me, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout is not None and server.stdin is not None
     common = ["--port", server.stdout.readline().decode().strip(), "--pages", str(args.pages)]
-    common += ["--hosts", str(args.hosts), "--open", str(args.open)]
-    kinds = ["task"] if args.profile else ["bare", "task"]
+    common += ["--hosts", str(args.hosts), "--open", str(args.open), "--window", str(args.window)]
+    common += ["--memory"] if args.memory else []
+    alone = args.profile or args.memory
+    kinds = ["task"] if alone else ["bare", "task"]
     least: dict[str, dict[str, float]] = {}
     try:
-        for _ in range(1 if args.profile else args.rounds):
+        for _ in range(1 if alone else args.rounds):
             for kind in kinds:
                 more = ["--profile"] if args.profile else []
                 told = subprocess.run([*me, "--client", kind, *common, *more], check=True, stdout=subprocess.PIPE)

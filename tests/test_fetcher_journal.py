@@ -20,10 +20,22 @@ from typing import Any
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from fake_s3 import FakeS3
 from loopback import Fetched, Site, listing_rows, run
+from spindle import store_s3, warc
 from spindle.errors import WarehouseError
-from spindle.fetcher import Around, Listing, Superseded, epoch, fetch_task, read_parts, sealed_parts
+from spindle.fetcher import (
+    Around,
+    Listing,
+    Superseded,
+    epoch,
+    fetch_task,
+    read_parts,
+    run_task,
+    sealed_parts,
+)
 from spindle.fetcher.journal import Journal, manifest
+from spindle.fetcher.listing import steady_clock
 from spindle.store import LocalStore, Store, open_store
 
 DATE = "2026-11-30T12:00:00.000000Z"
@@ -296,6 +308,32 @@ def test_a_zombie_finds_out_and_stops(site: Site, tmp_path: Path) -> None:
     assert min(site.gaps("h.test")) >= 0.05
 
 
+def test_a_task_that_was_stopped_asks_whose_it_is_before_it_sends_again(site: Site, tmp_path: Path) -> None:
+    """A machine that slept: what came due meanwhile is not sent before the epoch is checked."""
+    pages = [site.url(f"/{n}") for n in range(60)]
+    layers = {"politeness": {"min_delay_s": 0.05}}, {"fetch": {"seal_interval_s": 1.0}}
+    store = open_store(tmp_path)
+    asleep = [0.0]
+    clock = steady_clock()
+
+    async def fetch() -> Any:
+        around = Around(clock=lambda: clock() + asleep[0])
+        work = fetch_task(
+            Listing(listing_rows(pages)), site.settings(*layers), store, segment="t.1of1", task=0, around=around
+        )
+        task = asyncio.create_task(work)
+        await asyncio.sleep(0.7)
+        epoch.take(store, 0, DATE)
+        asleep[0] = 1000.0
+        before = len(site.requests)
+        await asyncio.gather(task, return_exceptions=True)
+        return task.exception(), len(site.requests) - before
+
+    error, sent = asyncio.run(fetch())
+    assert isinstance(error, Superseded)
+    assert sent <= 1, "one may have been on its way"
+
+
 def test_parts_that_a_zombie_seals_too_late_do_not_count(site: Site, tmp_path: Path) -> None:
     """It passed its check, slept, and wrote after the successor had looked: the manifest does not name that part."""
     site.page("/a", "x")
@@ -326,6 +364,29 @@ def test_a_store_that_fails_ends_the_task_with_a_clear_error(site: Site, tmp_pat
     store.full = False
     made = asyncio.run(fetch_task(listing, site.settings(), store, segment="t.1of1", task=0))
     assert made["counts"]["ok"] == 1
+
+
+def test_a_task_in_s3(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same promises over the other store: parts, records by range, a finished task read back."""
+    site.page("/a", "x" * 100)
+    site.redirect("/r", "/a2")
+    pages = [site.url(path) for path in ("/a", "/r", "/none")]
+    with FakeS3("bucket") as s3:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint)
+        for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "y"), ("DEFAULT_REGION", "us-east-1")):
+            monkeypatch.setenv(f"AWS_{name}", value)
+        store_s3._clients.clear()
+        made = run_task(Listing(listing_rows(pages)), site.settings(), "s3a://bucket/wh", "t.1of1", 0)
+        store = open_store("s3://bucket/wh/segment-files/t.1of1")
+        rows = [row for row in read_parts(store, made["parts"]) if row["type"] == "fetch"]
+        assert sorted(row["outcome"] for row in rows) == ["not_found", "not_found", "ok", "redirect"]
+        for row in rows:
+            record = warc.read_record(store.get_range(row["warc_file"], row["warc_offset"], row["warc_length"]))
+            assert record.fields["warc-target-uri"] == row["url"]
+        before = len(site.requests)
+        assert run_task(Listing(listing_rows(pages)), site.settings(), "s3a://bucket/wh", "t.1of1", 0) == made
+        assert len(site.requests) == before
+        store_s3._clients.clear()
 
 
 # --- killed for good

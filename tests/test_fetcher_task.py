@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import hashlib
 import io
@@ -21,7 +22,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from loopback import Fetched, Site, listing_row, run
 from spindle import schema, urls
-from spindle.fetcher import course, visit
+from spindle.fetcher import client, course, visit
 from spindle.store import open_store
 
 
@@ -803,6 +804,38 @@ def test_a_few_dead_hosts_are_their_own_fault(site: Site) -> None:
     settings = site.settings(dead_hosts(site, *names), fetch(our_fault_window=10))
     found = run(site, pages, settings, robots=allowed(*names))
     assert Counter(found.outcomes.values()) == {"connect_error": 5, "ok": 30}
+
+
+def test_a_host_that_is_paused_in_the_table_is_left_alone(site: Site) -> None:
+    hosts = {"h.test": {"host": "h.test", "paused": True}}
+    found = run(site, [site.url("/a"), site.url("/a", "g.test")], hosts=hosts)
+    assert [found.outcomes[site.url("/a", host)] for host in ("h.test", "g.test")] == ["not_reached", "not_found"]
+    assert site.seen(host="h.test") == []
+
+
+def test_running_out_of_sockets_is_charged_to_nobody(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EMFILE is our machine's trouble: the URL is asked again, and the host has not failed."""
+    real, refused = socket.socket, []
+
+    def scarce(*args: Any, **options: Any) -> Any:
+        if args and args[0] == socket.AF_INET and len(refused) < 3:
+            refused.append(args)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*args, **options)
+
+    site.page("/a", "x")
+    monkeypatch.setattr(client.socket, "socket", scarce)
+    found = run(site, [site.url("/a")], site.settings(polite(host_failures=1)))
+    assert found.outcomes == {site.url("/a"): "ok"}
+    assert found.manifest["counts"]["out_of_sockets"] == 3
+
+
+def test_a_long_list_of_denials_lets_the_loop_breathe(site: Site) -> None:
+    site.robots("User-agent: *\nDisallow: /\n")
+    pages = [site.url(f"/{n}", host) for n in range(1500) for host in ("h.test", "g.test")]
+    found = run(site, pages)
+    assert Counter(found.outcomes.values()) == {"denied": 3000}
+    assert site.paths() == []
 
 
 # --- the operator's word

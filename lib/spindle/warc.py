@@ -161,11 +161,11 @@ def request(capture: Capture) -> bytes:
 
 def response(capture: Capture) -> bytes:
     """The response record of an exchange: head as received, body with its content coding, chunking removed."""
-    block = stored_head(capture.status_line, capture.headers, len(capture.body)) + capture.body
+    http = stored_head(capture.status_line, capture.headers, len(capture.body))
     head = _common(capture, "response") + f"WARC-Payload-Digest: {capture.digest}\r\n"
     if capture.truncated:
         head += f"WARC-Truncated: {capture.truncated}\r\n"
-    return _whole(head + _HTTP["response"], block)
+    return _whole(head + _HTTP["response"], http, capture.body)
 
 
 def revisit(capture: Capture, profile: str, original: Original) -> bytes:
@@ -256,8 +256,10 @@ def _common(capture: Capture, kind: str) -> str:
     )
 
 
-def _whole(head: str, block: bytes) -> bytes:
-    return b"".join((f"{head}Content-Length: {len(block)}\r\n\r\n".encode(), block, b"\r\n\r\n"))
+def _whole(head: str, *block: bytes) -> bytes:
+    """A record of its fields and the pieces of its block; a body is copied here, and only here."""
+    length = sum(map(len, block))
+    return b"".join((f"{head}Content-Length: {length}\r\n\r\n".encode(), *block, b"\r\n\r\n"))
 
 
 def _stored(record: bytes) -> bytes:
