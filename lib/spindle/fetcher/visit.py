@@ -199,6 +199,7 @@ class Visits:
             return True
         if answer.exhausted or (answer.stale and item.tries == 0):
             item.tries += answer.stale
+            answer.failure = None  # not the host's
             self._books.counts["out_of_sockets" if answer.exhausted else "stale_connections"] += 1
             self._tier.put_front(host, item)
             self._finish(host, answer, None)
