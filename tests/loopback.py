@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import socket
 import ssl
 import subprocess
@@ -18,10 +19,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from spindle import config, urls, warc
+from spindle import config, schema, urls, warc
 from spindle.defaults import default_layer
 from spindle.fetcher import Around, Listing, fetch_task, read_parts
 from spindle.store import open_store
@@ -265,7 +267,31 @@ def run(
     manifest = asyncio.run(
         fetch_task(listing, settings or site.settings(), store, segment="t.1of1", task=0, around=Around(**more))
     )
-    return Fetched(manifest, list(read_parts(store, manifest["parts"])), folder)
+    found = Fetched(manifest, list(read_parts(store, manifest["parts"])), folder)
+    for row in found.rows:
+        check_row(row)
+    return found
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """A row of the journal fits its table: all columns, of their types (spark#50531: a row that does not fit fails a
+    task, or shifts into other columns)."""
+    table = "fetches" if row["type"] == "fetch" else "robots"
+    for column in schema.field_ddl(table):
+        name, kind, *required = column.split()
+        value = row[name]
+        assert value is not None or not required or name == "since", f"{name} is missing"
+        assert value is None or _FITS[kind](value), f"{name} = {value!r} is no {kind}"
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "STRING": lambda value: isinstance(value, str),
+    "INT": lambda value: isinstance(value, int) and abs(value) < 1 << 31,
+    "BIGINT": lambda value: isinstance(value, int) and -(1 << 63) <= value < 1 << 63,
+    "DOUBLE": lambda value: isinstance(value, float | int) and math.isfinite(value),
+    "TIMESTAMP": lambda value: datetime.fromisoformat(value).year < 2100 and value.endswith("Z"),
+    "ARRAY<STRING>": lambda value: all(isinstance(one, str) for one in value),
+}
 
 
 @dataclass

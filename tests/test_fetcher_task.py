@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import errno
 import gzip
 import hashlib
@@ -286,6 +287,8 @@ def test_throttling_slows_down_and_ends(site: Site) -> None:
     ("value", "kept", "gap", "why"),
     [
         ("1", 1.0, 1.0, "seconds"),
+        ("0", 0.0, 0.0, "no wait asked for: the normal back-off"),
+        (" 1 ", 1.0, 1.0, "blanks"),
         ("-5", None, 0.0, "negative: the normal back-off"),
         ("soon", None, 0.0, "garbage"),
         ("Mon, 01 Jan 2001 00:00:00 GMT", None, 0.0, "past"),
@@ -299,6 +302,15 @@ def test_retry_after(site: Site, value: str, kept: float | None, gap: float, why
     assert found.row(site.url("/a"))["retry_after_s"] == kept, why
     assert site.gaps("h.test")[1] >= gap
     assert list(found.outcomes.values()) == ["throttled", "ok"]
+
+
+def test_retry_after_as_a_date(site: Site) -> None:
+    date = email.utils.formatdate(time.time() + 3, usegmt=True)
+    site.page("/a", "no", status=429, headers={"Retry-After": date})
+    site.page("/b", "yes")
+    found = run(site, [site.url("/a"), site.url("/b")])
+    assert 1.0 < found.row(site.url("/a"))["retry_after_s"] <= 3.0
+    assert site.gaps("h.test")[1] >= 1.5
 
 
 def test_retry_after_beyond_the_cap_parks_the_host(site: Site) -> None:

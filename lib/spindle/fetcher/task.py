@@ -156,7 +156,7 @@ async def _attempt(
         "stopped": course.stopped,
         "parts": earlier + journal.parts,
         "warc": journal.warc_files,
-        "counts": dict(course.counts),
+        "counts": {str(name): count for name, count in course.counts.items()},
     }
     if not store.create_exclusive(done_name(task), json.dumps(found).encode()):
         return manifest(store, task) or found
