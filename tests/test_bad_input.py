@@ -132,6 +132,7 @@ REFUSED_AT_ONCE = [
         2,
         "politeness.min_delay_s = -1.0: must be at least 0",
     ),
+    ("generate --warehouse good --segment s", 2, "agent.contact is empty"),  # what is pinned cannot be mended later
     ("crawl --warehouse new seeds.txt", 2, "agent.contact is empty"),
     ("crawl --warehouse new", 2, "give a seed list, or --demo"),
     ("crawl --warehouse new --demo seeds.txt", 2, "not both"),
@@ -301,18 +302,6 @@ def test_a_segment_that_exists_is_left_as_it_is(owned: Warehouse, spindle: Spind
     assert (told.code, told.err) == (0, "")
     assert told.out == "generate turn-a.1of1: already generated; nothing to do\n"
     assert (ledger_lines(owned), owned.read("fetchlist").count()) == (before, listed) == (4, 2)
-
-
-def test_a_fetch_without_a_contact_asks_for_one(owned: Warehouse, spindle: Spindle, tmp_path: Path) -> None:
-    """The configuration is pinned when the segment opens, so the contact of generate's command line counts."""
-    seeds = tmp_path / "seeds.txt"
-    seeds.write_text("http://a.test/\n")
-    root = tmp_path / "w"
-    assert spindle("inject", "--warehouse", root, seeds, "--set", "warehouse.buckets=1").code == 0
-    told = spindle("generate", "--warehouse", root, "--segment", "s")
-    if told.code == 0:
-        told = spindle("fetch", "--warehouse", root, "--segment", "s", *CONTACT)
-    assert told.code == 2 and "agent.contact is empty" in told.err
 
 
 # --- real processes: a full disk, and Ctrl-C

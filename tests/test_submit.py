@@ -22,6 +22,8 @@ from spindle.store import open_store
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 
+CONTACT = ("--set", "agent.contact=https://crawler.test/")
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
@@ -65,12 +67,12 @@ def test_jobs_run_from_the_zip_and_their_exit_codes_survive(bundle: Path, tmp_pa
     assert "  line 3: not_absolute: 'junk'" in done.stderr
     assert json.loads((warehouse / "spindle.json").read_text())["buckets"] == 3, "not the zip's code ran"
 
-    done = submit(bundle, "generate", "--warehouse", "w", "--segment", "a", folder=tmp_path)
+    done = submit(bundle, "generate", "--warehouse", "w", "--segment", "a", *CONTACT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "generate a.1of1: listed 2" in done.stdout
     assert states(warehouse) == {"in.1of1": State.UPDATED, "a.1of1": State.GENERATED}
 
-    done = submit(bundle, "generate", "--warehouse", "w", "--segment", "b", folder=tmp_path)
+    done = submit(bundle, "generate", "--warehouse", "w", "--segment", "b", *CONTACT, folder=tmp_path)
     assert done.returncode == 3, "a range that somebody else owns: try again later"
     assert "spindle generate: buckets 0..2 belong to segment a.1of1" in done.stderr
     assert "Traceback" not in done.stderr and "\tat " not in done.stderr

@@ -107,7 +107,7 @@ def check_rules(settings: Settings) -> None:
     """Reads the rules that only their users understand, so that no segment is pinned under one that nobody can read.
 
     Raises:
-        ConfigError: a rule of the scope, a network or a line of the hosts file makes no sense.
+        ConfigError: a rule of the scope, a network or a line of the hosts file makes no sense, or the contact is missing.
     """
     from spindle.fetcher.addresses import AddressRule
     from spindle.fetcher.resolver import read_hosts_file
@@ -116,6 +116,11 @@ def check_rules(settings: Settings) -> None:
     Scope(settings.scope)
     AddressRule(settings.network.allow_addresses)
     read_hosts_file(settings.network.hosts_file)
+    if not settings.agent.contact:
+        raise ConfigError(
+            "agent.contact is empty: site owners must be able to reach you; "
+            "--set agent.contact=https://example.org/crawler or a mail address"
+        )
 
 
 def now_of(options: argparse.Namespace) -> datetime.datetime:

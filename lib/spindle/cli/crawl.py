@@ -17,7 +17,7 @@ from typing import Any
 from spindle import runner
 from spindle.cli.summary import Crawled, show
 from spindle.config import Layer, Settings
-from spindle.errors import ConfigError, InputError
+from spindle.errors import InputError
 from spindle.ledger import is_gone
 from spindle.segments import CLOSED, Entry, SegmentId, State, latest
 
@@ -56,7 +56,7 @@ def _body(options: argparse.Namespace) -> int:
         raise InputError("give seed lists, or --demo, not both" if options.demo else "give a seed list, or --demo")
     if not options.demo:
         settings = runner.settings_of(options)
-        _check_contact(settings)
+        runner.check_rules(settings)
         lines, lists = _inject_job().read_lists(options.seeds)
         show(turn_wheel(options, settings, lines, lists))
         return 0
@@ -66,14 +66,6 @@ def _body(options: argparse.Namespace) -> int:
         crawled.log_path = web.log_path
         show(crawled)
     return 0
-
-
-def _check_contact(settings: Settings) -> None:
-    if not settings.agent.contact:
-        raise ConfigError(
-            "agent.contact is empty: site owners must be able to reach you; "
-            "--set agent.contact=https://example.org/crawler or a mail address"
-        )
 
 
 @contextmanager
@@ -99,8 +91,8 @@ def turn_wheel(
     from spindle.jobs import generate
 
     inject = _inject_job()
-    runner.check_rules(settings)
     runner.now_of(options)
+    runner.check_rules(settings)
     warehouse = inject.ensure_warehouse(options, settings)
     crawled = Crawled(warehouse, settings, time.monotonic())
     for entry in left_behind(warehouse.ledger.entries(), time.time()):
