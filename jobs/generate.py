@@ -195,8 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _body(options: argparse.Namespace) -> int:
     settings, segment = runner.settings_of(options), SegmentId.parse(options.segment)
     runner.now_of(options)
-    runner.check_rules(settings)
     tables.read_marker(options.warehouse)  # before a JVM is started for nothing
+    runner.check_rules(settings)
     spark = open_session(f"spindle generate {options.segment}", settings.spark)
     warehouse = tables.open_warehouse(spark, options.warehouse)
     turn = open_turn(warehouse, segment, settings, options)

@@ -107,7 +107,7 @@ def check_rules(settings: Settings) -> None:
     """Reads the rules that only their users understand, so that no segment is pinned under one that nobody can read.
 
     Raises:
-        ConfigError: a rule of the scope, a network or a line of the hosts file makes no sense, or the contact is missing.
+        ConfigError: a rule of the scope, a network or a line of the hosts file makes no sense, or there is no contact.
     """
     from spindle.fetcher.addresses import AddressRule
     from spindle.fetcher.resolver import read_hosts_file
