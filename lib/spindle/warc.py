@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import mmh3
@@ -144,6 +145,13 @@ def record_id(*parts: str) -> str:
     return f"<urn:uuid:{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}>"
 
 
+@lru_cache(64)
+def record_ids(url: str, date: str) -> tuple[str, str]:
+    """Ids of the answer's and the request's record; they differ in the last digit only: one hash for both."""
+    answer = record_id(url, date)
+    return answer, answer[:-2] + _NEXT_DIGIT[answer[-2]] + ">"
+
+
 def warcinfo(file: str, date: str, fields: Mapping[str, str]) -> bytes:
     """The record that opens a file: who wrote it and how."""
     block = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode()
@@ -245,10 +253,10 @@ _HTTP = {kind: f"Content-Type: application/http; msgtype={kind}\r\n" for kind in
 
 
 def _common(capture: Capture, kind: str) -> str:
-    """The fields that the records of an exchange share. Their ids differ in the last digit only: one hash for both."""
-    answer = record_id(capture.url, capture.date)
-    asked = answer[:-2] + _NEXT_DIGIT[answer[-2]] + ">"
-    mine, its = (asked, answer) if kind == "request" else (answer, asked)
+    """The fields that the records of an exchange share."""
+    mine, its = record_ids(capture.url, capture.date)
+    if kind == "request":
+        mine, its = its, mine
     address = f"WARC-IP-Address: {capture.ip}\r\n" if capture.ip else ""
     return (
         f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {mine}\r\nWARC-Date: {capture.date}\r\n"

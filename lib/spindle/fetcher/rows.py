@@ -185,8 +185,8 @@ def describe(row: Row, answer: Answer, content: Content) -> None:
     """Add an answer to its row."""
     row["http_status"] = answer.status
     row["started_at"], row["ended_at"] = iso(answer.started_at), iso(answer.ended_at)
-    row["duration_ms"] = round(answer.duration_s * 1000, 3)
-    row["ttfb_ms"] = None if answer.ttfb_s is None else round(answer.ttfb_s * 1000, 3)
+    row["duration_ms"] = as_ms(answer.duration_s)
+    row["ttfb_ms"] = None if answer.ttfb_s is None else as_ms(answer.ttfb_s)
     row["ip"] = answer.ip
     if answer.status is None:
         return
@@ -220,8 +220,13 @@ def robots_row(origin: Origin, robots_of: str, host: str, bucket: int, attempted
 
 def iso(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 UTC with microseconds and Z."""
-    micros = round(seconds * 1_000_000)
+    micros = int(seconds * 1_000_000 + 0.5)
     return f"{_whole_second(micros // 1_000_000)}.{micros % 1_000_000:06d}Z"
+
+
+def as_ms(seconds: float) -> float:
+    """Milliseconds, in whole microseconds."""
+    return int(seconds * 1_000_000 + 0.5) / 1000
 
 
 @lru_cache(1024)

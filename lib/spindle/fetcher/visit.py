@@ -24,6 +24,7 @@ from spindle.fetcher.rows import (
     MAX_SPAN_S,
     Origin,
     Page,
+    as_ms,
     describe,
     fetch_row,
     iso,
@@ -177,7 +178,7 @@ class Visits:
         row = fetch_row(self._origin, page, content.outcome, content.error)
         describe(row, answer, content)
         before = self._books.hosts[host].touched_at
-        row["gap_ms"] = None if before is None else round((answer.started_at - before) * 1000, 3)
+        row["gap_ms"] = None if before is None else as_ms(answer.started_at - before)
         if answer.status is not None:
             await self._archive.keep(row, page, answer, content)
         if content.outcome is Outcome.REDIRECT:
