@@ -350,7 +350,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.heavy  # root
-@pytest.mark.unproven
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 def test_a_full_disk_is_one_sentence_and_nothing_is_lost(small_disk: Path, tmp_path: Path, spark: SparkSession) -> None:

@@ -27,7 +27,7 @@ from spindle.tables import open_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.heavy, pytest.mark.unproven]
+pytestmark = pytest.mark.heavy
 
 SITE = "http://docs.test"
 #: What a site of one's own on loopback needs: no delay, one host may use the whole list, names and addresses of the

@@ -24,7 +24,7 @@ SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 CONTACT = ("--set", "agent.contact=https://crawler.test/")
 
-pytestmark = [pytest.mark.spark, pytest.mark.unproven, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
