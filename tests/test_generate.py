@@ -240,13 +240,15 @@ def test_a_list_is_exact_fair_and_the_same_again(
     empty = next(f"b.{b + 1}of32" for b in range(32) if b not in {row["bucket"] for row in rows})
     warehouse.ledger.move(str(turn.segment), State.EXPIRED, 0.0)
     told = ["--warehouse", str(tmp_path / "w"), "--segment", empty, "--now", NOW.isoformat()]
+    contact = ["--set", "agent.contact=https://example.org/crawler"]
+    told += contact
     assert generate.main([*told, "--fail-if-empty"]) == 5
     assert f"segment {empty} is empty: nothing was due" in capsys.readouterr().err
     assert [entry.state for entry in warehouse.ledger.entries()][-2:] == [State.OPENED, State.GENERATED]
     assert contents(warehouse, "fetchlist") == first, "no other segment's list is touched"
     assert generate.main(told) == 0
     assert "already generated; nothing to do" in capsys.readouterr().out
-    assert generate.main(["--warehouse", str(tmp_path / "w"), "--segment", "c"]) == 3
+    assert generate.main(["--warehouse", str(tmp_path / "w"), "--segment", "c", *contact]) == 3
     assert f"belong to segment {empty}" in capsys.readouterr().err
 
 
