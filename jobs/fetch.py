@@ -44,12 +44,13 @@ def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[
     """Runs the fetch: one Spark partition a task, hosts whole. The one action; its result is small."""
     spark = rows.sparkSession
     work = _worker(turn.settings.to_json(), turn.warehouse.store.root, str(turn.segment), turn.month, deadline)
+    before = spark.conf.get("spark.sql.adaptive.enabled")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # AQE may merge or split partitions: hosts must stay whole
     try:
         placed = rows.repartitionById(tasks, rows.task).sortWithinPartitions("what", "place")
         found = placed.mapInArrow(work, "task INT, manifest STRING").collect()
     finally:
-        spark.conf.unset("spark.sql.adaptive.enabled")
+        spark.conf.set("spark.sql.adaptive.enabled", before or "true")
     return [json.loads(row.manifest) for row in found]
 
 
@@ -139,7 +140,7 @@ def run(turn: Turn) -> dict[str, float]:
         raise ConfigError("agent.contact is empty: give site owners a URL or mail address, --set agent.contact=...")
     if not advance(turn.entry, str(turn.segment), State.FETCHED):
         return {}
-    listed = warehouse.read("fetchlist").filter(turn.where)
+    listed = turn.rows("fetchlist")
     span = tables.in_buckets(turn.segment.buckets(warehouse.buckets))
     rows = task_rows(listed, warehouse.read("hosts").filter(span), warehouse.read("robots").filter(span))
     sizes = {row.task: row["count"] for row in listed.groupBy("task").count().collect()}
@@ -159,7 +160,7 @@ def derive(turn: Turn, parts: Sequence[str]) -> dict[str, float]:
     """The repeatable second step: tables from journals. Returns pages by outcome and what they weighed."""
     records = fetches(journal(turn, parts, "fetch", "fetches"), turn).persist()
     try:
-        turn.warehouse.replace("fetches", f"month = '{turn.month}' AND {turn.where}", records.coalesce(2))
+        turn.put("fetches", records.coalesce(2))
         merge_robots(turn, journal(turn, parts, "robots", "robots"))
         rows = records.groupBy("outcome").agg({"*": "count", "wire_bytes": "sum"}).collect()
         gap = records.selectExpr("min(gap_ms) AS gap_ms").head()

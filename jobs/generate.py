@@ -154,8 +154,9 @@ def run(turn: Turn) -> dict[str, float]:
         chosen = selected(judged.filter("reason IS NULL").drop("reason"), settings).persist()
         spark = warehouse.spark
         tasks = packed(chosen, hosts, turn, settings.generate.fetch_tasks or spark.sparkContext.defaultParallelism)
-        warehouse.replace("fetchlist", turn.where, fetchlist(chosen, urls, tasks, turn).coalesce(2))
         counts = reasons(waiting, judged, chosen)
+        few = counts["listed"] <= settings.spark.direct_rows
+        turn.put("fetchlist", fetchlist(chosen, urls, tasks, turn).coalesce(2), few=few)
     finally:
         judged.unpersist()
     turn.warehouse.ledger.move(str(turn.segment), State.GENERATED, time.time(), {"listed": int(counts["listed"])})

@@ -144,8 +144,7 @@ def run(turn: Turn) -> dict[str, float]:
     if not advance(turn.entry, str(turn.segment), State.PARSED):
         return {}
     warehouse, spark = turn.warehouse, turn.warehouse.spark
-    fetches = warehouse.read("fetches").filter(f"month = '{turn.month}' AND {turn.where}")
-    listed = warehouse.read("fetchlist").filter(turn.where)
+    fetches, listed = turn.rows("fetches"), turn.rows("fetchlist")
     rules: dict[str, Any] = {"settings": turn.settings.to_json(), "buckets": warehouse.buckets, "parse_version": 1}
     rules |= {"segment": str(turn.segment), "month": turn.month, **seeds_of(turn)}
     results = parsed(
@@ -153,17 +152,18 @@ def run(turn: Turn) -> dict[str, float]:
     ).persist()
     try:
         pages = rows_of(results, "page", "pages")
-        warehouse.replace("pages", f"month = '{turn.month}' AND {turn.where}", pages.coalesce(2))
+        turn.put("pages", pages.coalesce(2))
         named, rejected = sitemap_links(turn, rules)
         links = rows_of(results, "links", "links").unionByName(named)
         ordered = links.repartitionByRange(2, "dst_bucket").sortWithinPartitions("dst_bucket", "dst_key")
-        warehouse.replace("links", turn.where, ordered)
         counts = count(results, fetches, listed)
+        turn.put("links", ordered, few=counts["links"] + len(rejected) <= turn.settings.spark.direct_rows)
         for reason, number in rejected.items():
             counts[f"rejected.{reason}"] = counts.get(f"rejected.{reason}", 0) + number
     finally:
         results.unpersist()
-    warehouse.ledger.move(str(turn.segment), State.PARSED, time.time(), {"pages": int(counts["pages"])})
+    told = {name: int(counts[name]) for name in ("pages", "links")}
+    warehouse.ledger.move(str(turn.segment), State.PARSED, time.time(), told)
     warehouse.sync_segments()
     return counts
 

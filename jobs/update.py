@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SAME = ["url_key", "bucket", "kind", "url", "host", "domain", "depth", "seed_priority", "discovered_at"]
 _EVENT = ["outcome", "http_status", "started_at", "etag", "last_modified", "content_hash", "simhash", "warc_file"]
+UNKNOWN = 2**62  # links of a segment whose parse did not count them
 _EVENTS = [*_EVENT, "warc_offset", "warc_length", "redirect_to", "retry_after_s"]
 
 
@@ -151,9 +152,9 @@ def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -
     return rows.join(hosts.select("host", "quality"), "host", "left")
 
 
-def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
-    """The one MERGE into `urls`; returns Delta's metrics of it. Rows of this segment are left alone, so a second run
-    changes nothing; an event older than the row's is never laid over it."""
+def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
+    """The one MERGE into `urls`; returns how many rows were new, and how many changed. Rows of this segment are left
+    alone, so a second run changes nothing; an event older than the row's is never laid over it."""
     span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
     builder = turn.warehouse.merge("urls", source, f"t.{span} AND t.bucket = s.bucket AND t.url_key = s.url_key")
     bits = "t.inlink_bits | s.link_bits"
@@ -187,9 +188,8 @@ def merge_urls(turn: Turn, source: DataFrame) -> Mapping[str, str]:
         "inlinks": count,
         "last_segment": f"IF(s.fetched, {here}, NULL)",
     }
-    tables.retry_conflicts(builder.whenNotMatchedInsert(values=new).execute)
-    done = turn.warehouse.delta("urls").history(1).select("operationMetrics").head()
-    return dict(done.operationMetrics) if done else {}
+    done = tables.retry_conflicts(builder.whenNotMatchedInsert(values=new).execute).head()
+    return int(done.num_inserted_rows), int(done.num_updated_rows)
 
 
 def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, Any]:
@@ -293,25 +293,30 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     The watermark saves work only: folding a link twice changes nothing.
     """
     warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
-    marks = (
-        warehouse.read("seen").filter(tables.in_buckets(span)).selectExpr("min(links_version) m", "count(*) n").head()
-    )
-    mark = marks.m if marks and marks.n == len(span) and marks.m is not None else 0
-    entries = warehouse.ledger.entries()
+    mark, entries = watermark(turn), warehouse.ledger.entries()
     expired = {e.segment for e in entries if e.state is State.EXPIRED}  # they change no URL (DESIGN invariant 5)
-    parsed = [e.segment for e in entries if e.state is State.PARSED and e.seq > mark and e.segment not in expired]
+    unread = [e for e in entries if e.state is State.PARSED and e.seq > mark and e.segment not in expired]
     upto = max((e.seq for e in entries), default=0)
-    chosen = ", ".join(f"'{name}'" for name in sorted({*parsed, str(turn.segment)}))
-    targets = f"dst_{tables.in_buckets(span)}"
-    return warehouse.read("links").filter(f"segment IN ({chosen}) AND {targets}"), upto
+    chosen = sorted({*(e.segment for e in unread), str(turn.segment)})
+    if sum(e.counts.get("links", UNKNOWN) for e in unread) <= turn.settings.spark.direct_rows:
+        return warehouse.local("links", {"segment": chosen, "dst_bucket": list(span)}), upto
+    names = ", ".join(f"'{name}'" for name in chosen)
+    return warehouse.read("links").filter(f"segment IN ({names}) AND dst_{tables.in_buckets(span)}"), upto
+
+
+def watermark(turn: Turn) -> int:
+    """The ledger's place up to which all buckets of the range have folded their links; 0 where one never did."""
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    marks = turn.warehouse.values("seen", {"bucket": list(span)}, ["bucket", "links_version"])
+    found = [row["links_version"] or 0 for row in marks]
+    return min(found) if len(found) == len(span) else 0
 
 
 def mark_folded(turn: Turn, upto: int) -> None:
     """Moves the watermark of the range's buckets."""
     span = turn.segment.buckets(turn.warehouse.buckets)
-    rows = [(bucket, None, 0, upto) for bucket in span]
-    frame = turn.warehouse.spark.createDataFrame(rows, schema.TABLES["seen"].replace(" NOT NULL", "")).coalesce(1)
-    turn.warehouse.replace("seen", tables.in_buckets(span), frame)
+    rows = [{"bucket": bucket, "filter": None, "rows": 0, "links_version": upto} for bucket in span]
+    turn.warehouse.rewrite("seen", tables.in_buckets(span), rows)
 
 
 def run(turn: Turn) -> dict[str, float]:
@@ -319,25 +324,22 @@ def run(turn: Turn) -> dict[str, float]:
     if not advance(turn.entry, str(turn.segment), State.UPDATED):
         return {}
     warehouse = turn.warehouse
-    fetches = warehouse.read("fetches").filter(f"month = '{turn.month}' AND {turn.where}")
-    pages = warehouse.read("pages").filter(f"month = '{turn.month}' AND {turn.where}").select("url_key", "simhash")
-    listed = warehouse.read("fetchlist").filter(turn.where)
-    with runner.kept() as keep:  # each of these is used several times, and a batch is small beside the table
+    fetches, listed = turn.rows("fetches"), turn.rows("fetchlist")
+    pages, few = turn.rows("pages").select("url_key", "simhash"), turn.is_small()
+    with runner.kept(few=few) as keep:  # each of these is used several times, and a batch is small beside the table
         events = keep(events_of(fetches, pages))
         merge_hosts(turn, keep(host_rows(fetches, listed, turn)))
         links, upto = links_into(turn)
         urls = warehouse.read_range("urls", turn.segment)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn))
         hosts = warehouse.read_range("hosts", turn.segment)
-        told = merge_urls(turn, keep(combined(with_copies(after, urls), folded(links), hosts, turn)))
-    warehouse.replace("events", turn.where, event_rows(fetches, turn).coalesce(1))
+        source = keep(combined(with_copies(after, urls), folded(links), hosts, turn))
+        inserted, changed = merge_urls(turn, source)
+    turn.put("events", event_rows(fetches, turn).coalesce(1))
     mark_folded(turn, upto)
     warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
     warehouse.sync_segments()
-    return {
-        "new_urls": int(told.get("numTargetRowsInserted", 0)),
-        "changed_urls": int(told.get("numTargetRowsUpdated", 0)),
-    }
+    return {"new_urls": inserted, "changed_urls": changed}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+MODIFIED = "Mon, 30 Nov 2026 12:00:00 GMT"
+
 
 class FakeS3:
     """Use as a context manager. `objects` by "bucket/key"; `log`: method, path, headers; `fail`: the next answers."""
@@ -92,10 +94,17 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in self.s3.objects:
             return self.error(404, "NoSuchKey")
         content, wanted = self.s3.objects[name], re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        return self.answer(206, content[int(wanted[1]) : int(wanted[2]) + 1]) if wanted else self.answer(200, content)
+        facts = {"Last-Modified": MODIFIED, "ETag": f'"{hashlib.md5(content).hexdigest()}"'}
+        if wanted is None:
+            return self.answer(200, content, facts)
+        first, last = int(wanted[1]), min(int(wanted[2]), len(content) - 1)
+        place = {"Content-Range": f"bytes {first}-{last}/{len(content)}"}
+        return self.answer(206, content[first : last + 1], facts | place)
 
     def head(self, name: str) -> None:
-        return self.answer(200 if name in self.s3.objects else 404)
+        if name not in self.s3.objects:
+            return self.answer(404)
+        return self.answer(200, self.s3.objects[name], {"Last-Modified": MODIFIED})
 
     def delete(self, name: str) -> None:
         if "uploadId" in self.query:
@@ -108,7 +117,10 @@ class _Handler(BaseHTTPRequestHandler):
         keys = sorted(name.removeprefix(f"{bucket}/") for name in self.s3.objects if name.startswith(f"{bucket}/"))
         keys = [key for key in keys if key.startswith(prefix) and key > after]
         page, more = keys[: self.s3.page_size], len(keys) > self.s3.page_size
-        found = "".join(f"<Contents><Key>{escape(key)}</Key><Size>1</Size></Contents>" for key in page)
+        found = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-30T12:00:00.000Z</LastModified><Size>1</Size></Contents>"
+            for key in page
+        )
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
         return self.xml(
             f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>{token}{found}</ListBucketResult>"

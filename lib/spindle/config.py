@@ -201,6 +201,7 @@ class RecrawlSettings:
 class SparkSettings:
     shuffle_partitions: Annotated[int, Range(0)]
     driver_memory: str
+    direct_rows: Annotated[int, Range(0)]
 
 
 @dataclass(frozen=True, slots=True)

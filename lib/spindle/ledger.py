@@ -97,6 +97,14 @@ class Ledger:
             if known.state in segments.CLOSED or self._append(entries, _next(known, State.UPDATED, now, counts)):
                 return
 
+    def sizes(self, segment: str) -> dict[str, int]:
+        """What the segment's states have counted so far, the latest of each name."""
+        found: dict[str, int] = {}
+        for entry in self.entries():
+            if entry.segment == segment:
+                found |= entry.counts
+        return found
+
     def pins(self, segment: str) -> dict[str, Any]:
         """What was pinned when the segment was opened."""
         pinned: dict[str, Any] = json.loads(segments.pins_of(self.entries(), segment))

@@ -45,7 +45,7 @@ class Turn:
     now: datetime.datetime
     seed: int
     entry: Entry | None
-    counts: dict[str, float] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)  # what the jobs so far have counted: listed, fetches, ...
 
     @property
     def month(self) -> str:
@@ -61,6 +61,23 @@ class Turn:
     def where(self) -> str:
         """The rows of this segment, for `Warehouse.replace`."""
         return f"segment = '{self.segment}'"
+
+    def is_small(self) -> bool:
+        """Whether a driver can hold what this segment lists, fetches and parses (but its links), by the ledger."""
+        return 0 <= self.sizes.get("fetches", self.sizes.get("listed", -1)) <= self.settings.spark.direct_rows
+
+    def rows(self, table: str) -> DataFrame:
+        """This segment's rows of a table. Of a small segment they come without Spark's help: listing a Delta table's
+        files costs Spark a query or two each time."""
+        where = {"segment": str(self.segment)} | ({"month": self.month} if table in schema.BY_MONTH else {})
+        if self.is_small():
+            return self.warehouse.local(table, where)
+        return self.warehouse.read(table).filter(" AND ".join(f"{name} = '{value}'" for name, value in where.items()))
+
+    def put(self, table: str, frame: DataFrame, *, few: bool | None = None) -> None:
+        """Puts this segment's rows of a table in the place of those that an earlier attempt left."""
+        where = f"month = '{self.month}' AND {self.where}" if table in schema.BY_MONTH else self.where
+        self.warehouse.replace(table, where, frame, few=self.is_small() if few is None else few)
 
 
 Job = Callable[[Turn], Mapping[str, float]]
@@ -207,7 +224,9 @@ def turn_of(warehouse: Warehouse, segment: SegmentId, job: str, body: Job) -> Ma
 
         advance(None, str(segment), State.FETCHED)  # raises: it does not exist
     pins = warehouse.ledger.pins(str(segment))
-    return measured(pinned_turn(warehouse, segment, pins, entry), job, body)
+    turn = pinned_turn(warehouse, segment, pins, entry)
+    turn.sizes = warehouse.ledger.sizes(str(segment))
+    return measured(turn, job, body)
 
 
 def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any], entry: Entry | None) -> Turn:
@@ -216,11 +235,14 @@ def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any
 
 
 @contextmanager
-def kept() -> Iterator[Callable[[DataFrame], DataFrame]]:
-    """Frames of the batch that are used more than once: computed once, let go at the end."""
+def kept(*, few: bool = False) -> Iterator[Callable[[DataFrame], DataFrame]]:
+    """Frames of the batch that are used more than once: computed once, let go at the end. `few` says that the driver
+    can hold them: a frame of plain rows costs a planner nothing, where each reader of a cached one plans it anew."""
     frames: list[DataFrame] = []
 
     def keep(frame: DataFrame) -> DataFrame:
+        if few:
+            return frame.sparkSession.createDataFrame(frame.toArrow())
         frames.append(frame.persist())
         return frames[-1]
 
@@ -241,10 +263,9 @@ def measured(turn: Turn, job: str, body: Job) -> Mapping[str, float]:
 
 
 def write_metrics(warehouse: Warehouse, segment: str, job: str, counts: Mapping[str, float]) -> None:
-    at, attempt = datetime.datetime.now(datetime.UTC), uuid.uuid4().hex[:12]
-    rows = [(segment, job, attempt, name, float(value), at) for name, value in sorted(counts.items())]
-    frame = warehouse.spark.createDataFrame(rows, schema.TABLES["metrics"].replace(" NOT NULL", "")).coalesce(1)
-    warehouse.append("metrics", frame)
+    told = {"segment": segment, "job": job, "attempt": uuid.uuid4().hex[:12], "at": datetime.datetime.now(datetime.UTC)}
+    rows = [told | {"name": name, "value": float(value)} for name, value in sorted(counts.items())]
+    warehouse.record("metrics", rows)
 
 
 def summary_line(job: str, segment: str, counts: Mapping[str, float]) -> str:

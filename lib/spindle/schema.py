@@ -88,6 +88,9 @@ TABLES: dict[str, str] = {
 #: Hive-style partitions. `urls` by bucket so that a turn touches its slice only; the logs of pages by month.
 PARTITIONS: dict[str, list[str]] = {"urls": ["bucket"], "fetches": ["month"], "pages": ["month"]}
 
+#: Tables of a segment's rows that lie in the partition of its month.
+BY_MONTH = frozenset({"fetches", "pages"})
+
 #: Tables whose rows change in place; deletion vectors keep a MERGE from rewriting whole files.
 DELETION_VECTORS = frozenset({"urls", "hosts"})
 

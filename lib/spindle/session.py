@@ -28,8 +28,9 @@ TESTED_PAIR = ("4.2.0", "4.4.0")
 
 
 #: For sessions of seconds: measured on two cores, a session opens in 4 CPU-s instead of 22 (C1 only, no parallel
-#: collector, and the class archive that `make setup` dumped under these same options).
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: collector, and the class archive that `make setup` dumped under these same options). C1 alone reserves 48 MB for what
+#: it compiles, which a turn of the wheel fills: the JVM then throws code away and compiles it again.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 
 
 def open_session(app: str, settings: SparkSettings, *, master: str | None = None, quick: bool = False) -> SparkSession:
@@ -54,6 +55,7 @@ def open_session(app: str, settings: SparkSettings, *, master: str | None = None
     if _is_quick(quick):  # frames of a few thousand rows: compiling their code costs more than running it
         builder = builder.config("spark.sql.codegen.wholeStage", "false")
         builder = builder.config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        builder = builder.config("spark.sql.adaptive.enabled", "false")  # each stage planned anew: nothing to adapt
     if not _submitted():
         builder = builder.master(master or os.environ.get("SPINDLE_MASTER", "local[*]"))
         builder = builder.config("spark.driver.memory", settings.driver_memory)

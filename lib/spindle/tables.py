@@ -10,11 +10,11 @@ import datetime
 import json
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spindle import schema
+from spindle import direct, schema
 from spindle.errors import WarehouseError
 from spindle.ledger import Ledger
 from spindle.segments import Entry, SegmentId
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARKER = "spindle.json"
-_SYNCED = "ledger-synced"
 _CONFLICT_ATTEMPTS = 5
 
 
@@ -57,14 +56,36 @@ class Warehouse:
         """The rows of a segment's bucket range; the literal list lets Delta skip all other partitions."""
         return self.read(table).filter(in_buckets(segment.buckets(self.buckets)))
 
+    def local(self, table: str, equals: Mapping[str, Any]) -> DataFrame:
+        """Rows that the driver can hold, by the values of their columns: read at once and without Spark's help."""
+        return self.spark.createDataFrame(direct.read(self.location(table), equals))
+
+    def values(self, table: str, equals: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The same, as plain rows."""
+        rows: list[dict[str, Any]] = direct.read(self.location(table), equals, columns).to_pylist()
+        return rows
+
+    def rewrite(self, table: str, where: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Puts a few rows that the driver holds in the place of those that `where` names."""
+        direct.replace(self.location(table), where, direct.from_rows(self.location(table), rows))
+
     def append(self, table: str, frame: DataFrame) -> None:
-        """Adds rows. Not safe to repeat: for `metrics` only."""
+        """Adds rows. Not safe to repeat."""
         self._shaped(table, frame).write.format("delta").mode("append").save(self.location(table))
 
-    def replace(self, table: str, where: str, frame: DataFrame) -> None:
-        """Puts `frame` in the place of the rows that `where` names: a rerun leaves the same rows once."""
-        writer = self._shaped(table, frame).write.format("delta").mode("overwrite").option("replaceWhere", where)
+    def record(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Adds a few rows that the driver holds, without Spark's help. Not safe to repeat: for `metrics` only."""
+        direct.append(self.location(table), direct.from_rows(self.location(table), rows))
+
+    def replace(self, table: str, where: str, frame: DataFrame, *, few: bool = False) -> None:
+        """Puts `frame` in the place of the rows that `where` names: a rerun leaves the same rows once. `few` says that
+        the driver can hold them; they are then written without Spark's help, which costs a hundredth."""
+        shaped = self._shaped(table, frame)
+        if few:
+            return direct.replace(self.location(table), where, shaped.toArrow())
+        writer = shaped.write.format("delta").mode("overwrite").option("replaceWhere", where)
         retry_conflicts(writer.save, self.location(table))
+        return None
 
     def delta(self, table: str) -> DeltaTable:
         """A fresh handle (one that outlives a commit reads stale: delta-io/delta#2063)."""
@@ -77,20 +98,17 @@ class Warehouse:
         return self.delta(table).alias("t").merge(source.alias("s"), condition)
 
     def sync_segments(self) -> None:
-        """Copies the ledger's new entries to the table `segments`, each as one Delta transaction with its place as
-        version: what is there already is skipped by Delta, so the note of how far we came is only a saving."""
-        try:
-            done = int(self.store.get(_SYNCED))
-        except (FileNotFoundError, ValueError):
-            done = 0
-        new = [entry for entry in self.ledger.entries() if entry.seq > done]
-        ddl = schema.TABLES["segments"].replace(" NOT NULL", "")
-        for entry in new:
-            frame = self._shaped("segments", self.spark.createDataFrame([_segment_row(entry)], ddl).coalesce(1))
-            writer = frame.write.format("delta").mode("append").option("txnAppId", "segments")
-            retry_conflicts(writer.option("txnVersion", entry.seq).save, self.location("segments"))
-        if new:
-            self.store.put(_SYNCED, str(new[-1].seq).encode())
+        """Copies the ledger's new entries to the table `segments`, in one Delta transaction with the last entry's place
+        as version: of two who copy at once one is refused by Delta, and looks again."""
+        location = self.location("segments")
+        for _ in range(_CONFLICT_ATTEMPTS):
+            done = direct.version(location, "segments")
+            if not (new := [entry for entry in self.ledger.entries() if entry.seq > done]):
+                return
+            rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
+            if direct.append(location, rows, ("segments", new[-1].seq)):
+                return
+        raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
 
     def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
         """Exactly the table's columns in its order and types; a missing one fails here, with its name."""
@@ -220,12 +238,11 @@ def _struct(table: str) -> Any:
     return parsed
 
 
-def _segment_row(entry: Entry) -> tuple[Any, ...]:
+def _segment_row(entry: Entry) -> dict[str, Any]:
     def at(seconds: float) -> datetime.datetime:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
     segment = SegmentId.parse(entry.segment)
-    span: Sequence[Any] = (segment.i, segment.n, entry.bucket_lo, entry.bucket_hi, entry.turn)
-    head = (entry.seq, entry.segment, str(entry.state), at(entry.at))
-    tail = (at(entry.lease_until), entry.holder, entry.pins or None, dict(entry.counts))
-    return (*head, *span, *tail)
+    same = {name: getattr(entry, name) for name in ("seq", "segment", "bucket_lo", "bucket_hi", "turn", "holder")}
+    told = {"state": str(entry.state), "slice_i": segment.i, "slice_n": segment.n, "counts": dict(entry.counts)}
+    return same | told | {"at": at(entry.at), "lease_until": at(entry.lease_until), "pins": entry.pins or None}

@@ -1,0 +1,85 @@
+"""The door to Delta that needs no JVM: few rows, read and written by delta-rs in this process.
+
+A commit by Spark costs 2 to 3 CPU seconds on two cores and one by delta-rs 0.03 (bench/small_commits.py), so what is
+known to be small goes this way: the copy of the ledger, metrics, watermarks, and a segment's rows up to
+`spark.direct_rows`. Tables with deletion vectors (`urls`, `hosts`) cannot: delta-rs does not write those. Which way a
+table goes is `tables`' business; values come and go as Arrow tables.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Equals = Mapping[str, Any]  # column -> the value, or the list of values, that rows must have
+
+
+def read(location: str, equals: Equals, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows whose columns have the given values; files that cannot hold any are skipped by their statistics."""
+    filters = [(name, "in", value) if isinstance(value, list) else (name, "=", value) for name, value in equals.items()]
+    names = None if columns is None else list(columns)
+    return _table(location).to_pyarrow_table(filters=filters or None, columns=names)
+
+
+def version(location: str, application: str) -> int:
+    """The last version of an application that the table has seen, 0 for none."""
+    return _table(location).transaction_version(application) or 0
+
+
+def append(location: str, rows: pa.Table, transaction: tuple[str, int] | None = None) -> bool:
+    """Adds rows in one commit. `transaction` is an application's name and its version (Delta protocol, "Transaction
+    Identifiers"): rows of a version that the table has seen, or that somebody else commits meanwhile, are not added,
+    and the answer is False."""
+    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    table = _table(location)
+    if transaction is None:
+        write_deltalake(table, rows, mode="append")
+        return True
+    name, number = transaction
+    if number <= (table.transaction_version(name) or 0):
+        return False
+    told = CommitProperties(app_transactions=[Transaction(name, number)])
+    try:
+        write_deltalake(table, rows, mode="append", commit_properties=told)
+    except CommitFailedError:
+        return False
+    return True
+
+
+def replace(location: str, where: str, rows: pa.Table) -> None:
+    """Puts `rows` in the place of those that the SQL predicate `where` names, in one commit."""
+    from deltalake import write_deltalake
+
+    write_deltalake(_table(location), rows, mode="overwrite", predicate=where)
+
+
+def from_rows(location: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows as the table's columns want them."""
+    return pa.Table.from_pylist([dict(row) for row in rows], schema=_schema(location))
+
+
+def _schema(location: str) -> pa.Schema:
+    return pa.schema(_table(location).schema().to_arrow())
+
+
+def _table(location: str) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(location, storage_options=storage_options() if "://" in location else None)
+
+
+def storage_options() -> dict[str, str]:
+    """Where an object store is, from the variables that boto3 reads; commits are conditional puts (put-if-absent)."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    told = {"aws_conditional_put": "etag"}
+    if endpoint:
+        told |= {"aws_endpoint": endpoint, "aws_allow_http": str(endpoint.startswith("http:")).lower()}
+    return told
