@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
 
 from spindle import politeness, priority, runner, schema, selector, tables
 from spindle.config import UNLIMITED, Settings
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 NO_LIMIT = 2**31 - 1
 BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, not all that is due
 MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
-_KEYS = ["url_key", "bucket", "host", "domain", "level", "score", "fresh", "tie"]
 _PACE = ("crawl_delay_s", "limit_delay_s", "mean_fetch_ms")  # what a host's delay follows from
+LITERAL_HOSTS = 2000  # hosts of a list that are named in the query itself; more go in as a broadcast frame
 
 
 def due(urls: DataFrame, turn: Turn) -> DataFrame:
@@ -50,20 +53,22 @@ def due(urls: DataFrame, turn: Turn) -> DataFrame:
 def best_of_each_host(frame: DataFrame, most: int) -> DataFrame:
     """Ranks within the host and keeps the first `most`; the literal lets Spark cut groups before the shuffle."""
     ranked = frame.selectExpr("*", "row_number() OVER (PARTITION BY host ORDER BY level, score DESC, tie) AS host_rank")
-    return ranked.filter(f"host_rank <= {most}")
+    return ranked if most == NO_LIMIT else ranked.filter(f"host_rank <= {most}")
 
 
 def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
-    """Adds `reason`: why the host lets a URL not through now, or null. An unknown host has the budgets of a new one."""
-    known = ("state", "paused", "backoff_until", "day", "fetched_today", *_PACE)
-    return frame.join(hosts.select("host", *known), "host", "left").selectExpr(
-        *_KEYS,
+    """Adds `reason`: why the host lets a URL not through now, or null. An unknown host has the budgets of a new one.
+    What packing asks of a host comes along, so that `hosts` is read once."""
+    known = hosts.select("host", "state", "paused", "backoff_until", "day", "fetched_today", "ip", *_PACE)
+    judged = frame.join(known, "host", "left").selectExpr(
+        "*",
         f"""CASE WHEN state = 'blocked' THEN 'host_blocked'
                  WHEN paused THEN 'host_paused'
                  WHEN backoff_until > {turn.now_sql} THEN 'host_backing_off'
                  WHEN host_rank > {day_left_sql(turn)} THEN 'day_budget'
                  WHEN host_rank > {window_budget_sql(turn.settings)} THEN 'window_budget' END AS reason""",
     )
+    return judged.drop("host_rank", "state", "paused", "backoff_until", "day", "fetched_today")
 
 
 def day_left_sql(turn: Turn) -> str:
@@ -89,91 +94,145 @@ def with_domain_reason(frame: DataFrame, budget: int) -> DataFrame:
         return frame
     order = "PARTITION BY domain, reason IS NULL ORDER BY level, score DESC, tie"
     ranked = frame.selectExpr("*", f"row_number() OVER ({order}) AS domain_rank")
-    return ranked.selectExpr(*_KEYS, f"coalesce(reason, IF(domain_rank > {budget}, 'domain_budget', NULL)) AS reason")
+    reason = f"coalesce(reason, IF(domain_rank > {budget}, 'domain_budget', NULL))"
+    return ranked.selectExpr("* EXCEPT (reason, domain_rank)", f"{reason} AS reason")
 
 
-def selected(candidates: DataFrame, settings: Settings) -> DataFrame:
-    """Exactly min(list size, candidates) URLs, by the shares of levels and of new URLs; best first within a level.
+def with_bin(frame: DataFrame) -> DataFrame:
+    """Adds `bin`, the bar of the histogram that a candidate stands in; what is held back stands in none."""
+    score_bin = f"CAST(least({MAX_BIN}, floor(score * {BINS})) AS INT)"
+    return frame.selectExpr("*", f"IF(reason IS NULL, {score_bin}, NULL) AS bin")
 
-    A histogram over class and score bin decides; only the bin at the edge is sorted.
-    """
-    binned = candidates.selectExpr("*", f"CAST(least({MAX_BIN}, floor(score * {BINS})) AS INT) AS bin")
-    histogram = {
-        (r.level, r.fresh, r.bin): r["count"] for r in binned.groupBy("level", "fresh", "bin").count().collect()
-    }
-    cuts = selector.cuts(histogram, settings.generate)
+
+class Census(NamedTuple):
+    """How many are due: a level, candidates by (level, new, bin), and those held back by reason."""
+
+    due: dict[int, int]
+    candidates: dict[tuple[int, bool, int], int]
+    held_back: dict[str, int]
+
+
+def census(waiting: DataFrame, judged: DataFrame) -> Census:
+    """All counts in one query. What `best_of_each_host` cut is the difference: the literal that lets Spark drop rows
+    before the shuffle also keeps them from being judged one by one."""
+    bars = judged.groupBy("level", "fresh", "bin", "reason").count()
+    levels = (
+        waiting.groupBy("level").count().selectExpr("level", "NULL AS fresh", "NULL AS bin", "'due' AS reason", "count")
+    )
+    found = Census({}, {}, defaultdict(int))
+    for level, fresh, score_bin, reason, count in bars.unionAll(levels).collect():
+        if reason == "due":
+            found.due[level] = count
+        elif reason is None:
+            found.candidates[level, fresh, score_bin] = count
+        else:
+            found.held_back[reason] += count
+    found.held_back["host_budget"] += (
+        sum(found.due.values()) - sum(found.candidates.values()) - sum(found.held_back.values())
+    )
+    return found
+
+
+def selected(judged: DataFrame, cuts: Mapping[selector.Class, selector.Cut]) -> DataFrame:
+    """The candidates that the cuts let through, best first within a class. Bins below the edge are never sorted."""
     if not cuts:
-        return candidates.limit(0)
-    edges = [(level, fresh, cut.edge_bin, cut.total) for (level, fresh), cut in cuts.items()]
-    ddl = "level INT, fresh BOOLEAN, edge_bin INT, quota LONG"
-    edge = candidates.sparkSession.createDataFrame(edges, ddl)
-    kept = binned.join(edge.hint("broadcast"), ["level", "fresh"]).filter("bin >= edge_bin")
-    order = "PARTITION BY level, fresh ORDER BY bin DESC, score DESC, tie"
-    return kept.selectExpr("*", f"row_number() OVER ({order}) AS place").filter("place <= quota").select(*_KEYS)
+        return judged.limit(0)
+    of_class = [(f"level = {level} AND {'' if fresh else 'NOT '}fresh", cut) for (level, fresh), cut in cuts.items()]
+    edge = " ".join(f"WHEN {which} THEN {cut.edge_bin}" for which, cut in of_class)
+    quota = " ".join(f"WHEN {which} THEN {cut.total}" for which, cut in of_class)
+    kept = judged.filter(f"reason IS NULL AND bin >= CASE {edge} END")
+    ranked = kept.selectExpr("*", "row_number() OVER (PARTITION BY level, fresh ORDER BY score DESC, tie) AS place")
+    most = max(cut.total for cut in cuts.values())  # a literal, so that Spark can cut before the shuffle
+    return ranked.filter(f"place <= {most} AND place <= CASE {quota} END").drop("bin", "reason", "place")
 
 
-def packed(chosen: DataFrame, hosts: DataFrame, turn: Turn, tasks: int) -> dict[str, int]:
-    """Host -> fetch task: hosts whole, balanced by expected seconds, shared addresses together."""
-    counts = chosen.groupBy("host").count()
-    facts = ["host", "ip", "crawl_delay_s", "limit_delay_s", "mean_fetch_ms"]
-    rows = counts.join(hosts.select(*facts), "host", "left").collect()
-    rules = turn.settings.politeness
-    loads = []
-    for row in rows:
+def host_loads(chosen: DataFrame, settings: Settings) -> list[selector.HostLoad]:
+    """What each host's part of the list will take."""
+    rules, loads = settings.politeness, []
+    for row in chosen.groupBy("host", "ip", *_PACE).count().collect():
         mean_s = (row.mean_fetch_ms or 0.0) / 1000
         own = min(rules.max_duration_delay_s, rules.duration_factor * mean_s)
         delay = row.limit_delay_s if row.limit_delay_s is not None else max(rules.min_delay_s, own)
         seconds = politeness.expected_seconds(row["count"], max(delay, row.crawl_delay_s or 0.0), mean_s)
         loads.append(selector.HostLoad(row.host, row.ip, row["count"], seconds))
-    return selector.pack_tasks(loads, tasks)
+    return loads
 
 
-def fetchlist(chosen: DataFrame, urls: DataFrame, tasks: dict[str, int], turn: Turn) -> DataFrame:
+def fetchlist(chosen: DataFrame, urls: DataFrame, tasks: Mapping[str, int], turn: Turn) -> DataFrame:
     """The rows of the list: what fetch needs to know, and the row as it stands, which update changes."""
-    spark = chosen.sparkSession
-    of_host = spark.createDataFrame(list(tasks.items()), "host STRING, task INT").hint("broadcast")
-    keys = chosen.select("bucket", "url_key", "level", "tie").hint("broadcast")
+    keys = with_task(chosen, tasks).select("bucket", "url_key", "level", "tie", "task").hint("broadcast")
     order = "PARTITION BY task ORDER BY level, score DESC, tie"
-    rows = urls.join(keys, ["bucket", "url_key"]).join(of_host, "host")
-    rows = rows.selectExpr(
+    rows = urls.join(keys, ["bucket", "url_key"]).selectExpr(
         "*", f"CAST(row_number() OVER ({order}) - 1 AS INT) AS position", f"'{turn.segment}' AS segment"
     )
     return rows.drop("priority").withColumnRenamed("level", "priority").select(*schema.columns("fetchlist"))
 
 
+def with_task(chosen: DataFrame, tasks: Mapping[str, int]) -> DataFrame:
+    """Adds each host's task: from the query itself where hosts are few (a frame costs more), else by broadcast."""
+    if not tasks:
+        return chosen.selectExpr("*", "0 AS task")
+    if len(tasks) > LITERAL_HOSTS:
+        table = pa.table({"host": list(tasks), "task": pa.array(tasks.values(), pa.int32())})
+        return chosen.join(chosen.sparkSession.createDataFrame(table).hint("broadcast"), "host")
+    hosts_of: dict[int, list[str]] = defaultdict(list)
+    for host, task in tasks.items():
+        hosts_of[task].append(_sql_text(host))
+    cases = " ".join(f"WHEN host IN ({', '.join(hosts)}) THEN {task}" for task, hosts in sorted(hosts_of.items()))
+    return chosen.selectExpr("*", f"CASE {cases} END AS task")
+
+
+def _sql_text(value: str) -> str:
+    """A SQL literal; an apostrophe is lawful in a host name."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def run(turn: Turn) -> dict[str, float]:
-    """Writes the fetch list of a segment and counts what was left out, by reason."""
+    """Writes the fetch list of a segment and counts what was left out, by reason. Three queries: the census, the hosts
+    of the list, the list."""
     warehouse, settings = turn.warehouse, turn.settings
     urls = warehouse.read_range("urls", turn.segment)
     hosts = warehouse.read_range("hosts", turn.segment)
     waiting = due(urls, turn)
-    most = settings.generate.host_budget if settings.generate.host_budget != UNLIMITED else NO_LIMIT
-    judged = with_host_reason(best_of_each_host(waiting, most), hosts, turn)
-    judged = with_domain_reason(judged, settings.generate.domain_budget).persist()
-    try:
-        chosen = selected(judged.filter("reason IS NULL").drop("reason"), settings).persist()
-        spark = warehouse.spark
-        tasks = packed(chosen, hosts, turn, settings.generate.fetch_tasks or spark.sparkContext.defaultParallelism)
-        counts = reasons(waiting, judged, chosen)
-        few = counts["listed"] <= settings.spark.direct_rows
+    with runner.kept() as keep:
+        judged = keep(judge(waiting, hosts, turn))
+        counted = census(waiting, judged)
+        cuts = selector.cuts(counted.candidates, settings.generate)
+        few = sum(cut.total for cut in cuts.values()) <= settings.spark.direct_rows
+        chosen = keep(selected(judged, cuts))
+        loads = host_loads(chosen, settings) if cuts else []
+        tasks = selector.pack_tasks(loads, settings.generate.fetch_tasks or _cores(warehouse))
         turn.put("fetchlist", fetchlist(chosen, urls, tasks, turn).coalesce(2), few=few)
-    finally:
-        judged.unpersist()
-    turn.warehouse.ledger.move(str(turn.segment), State.GENERATED, time.time(), {"listed": int(counts["listed"])})
+    counts = {**reasons(counted, cuts), "hosts": len(tasks), "tasks": 1 + max(tasks.values(), default=-1)}
+    noted = {name: int(counts[name]) for name in ("listed", "tasks")}
+    warehouse.ledger.move(str(turn.segment), State.GENERATED, time.time(), noted)
     warehouse.sync_segments()
-    return {**counts, "hosts": len(tasks), "tasks": len(set(tasks.values()))}
+    return counts
 
 
-def reasons(waiting: DataFrame, judged: DataFrame, chosen: DataFrame) -> dict[str, float]:
+def judge(waiting: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
+    """The due URLs within the literal host budget, each with the reason that holds it back, or with its bin."""
+    budget = turn.settings.generate.host_budget
+    ranked = best_of_each_host(waiting, NO_LIMIT if budget == UNLIMITED else budget)
+    judged = with_host_reason(ranked, hosts, turn)
+    return with_bin(with_domain_reason(judged, turn.settings.generate.domain_budget))
+
+
+def reasons(counted: Census, cuts: Mapping[selector.Class, selector.Cut]) -> dict[str, float]:
     """Due and listed a level, and each due URL that was not listed under its reason."""
-    due_levels = {f"due.level_{r.level}": r["count"] for r in waiting.groupBy("level").count().collect()}
-    listed_levels = {f"listed.level_{r.level}": r["count"] for r in chosen.groupBy("level").count().collect()}
-    by_reason = {r.reason: r["count"] for r in judged.groupBy("reason").count().collect()}
-    total, listed = sum(due_levels.values()), sum(listed_levels.values())
-    left = {f"not_listed.{reason}": count for reason, count in by_reason.items() if reason}
-    left["not_listed.host_budget"] = total - sum(by_reason.values())
-    left["not_listed.cut"] = by_reason.get(None, 0) - listed
-    return {"listed": listed, "due": total, **left, **due_levels, **listed_levels}
+    listed: dict[int, int] = defaultdict(int)
+    for (level, _), cut in cuts.items():
+        listed[level] += cut.total
+    total, due_now = sum(listed.values()), sum(counted.due.values())
+    counts: dict[str, float] = {"listed": total, "due": due_now}
+    counts |= {f"not_listed.{reason}": count for reason, count in sorted(counted.held_back.items())}
+    counts["not_listed.cut"] = sum(counted.candidates.values()) - total
+    counts |= {f"due.level_{level}": count for level, count in sorted(counted.due.items())}
+    return counts | {f"listed.level_{level}": count for level, count in sorted(listed.items())}
+
+
+def _cores(warehouse: Warehouse) -> int:
+    return warehouse.spark.sparkContext.defaultParallelism
 
 
 def open_turn(warehouse: Warehouse, segment: SegmentId, settings: Settings, options: argparse.Namespace) -> Turn:
