@@ -78,9 +78,9 @@ MISTAKES = [
     ("[fetch]\nmax_open = 9.0", ["my.toml", "fetch.max_open", "9.0", "a whole number"]),
     ("[fetch]\nmax_open = true", ["my.toml", "fetch.max_open", "True", "a whole number"]),
     ("[fetch]\nverify_tls = 1", ["my.toml", "fetch.verify_tls", "1", "true or false"]),
-    ("[politeness]\nmin_delay_s = 'fast'", ["my.toml", "politeness.min_delay_s", "'fast'", "a number"]),
-    ("[politeness]\nmin_delay_s = nan", ["my.toml", "politeness.min_delay_s", "nan", "a number"]),
-    ("[politeness]\nmin_delay_s = true", ["my.toml", "politeness.min_delay_s", "True", "a number"]),
+    ("[politeness]\nmin_delay_s = 'fast'", ["my.toml", "politeness.min_delay_s", "'fast'", "a finite number"]),
+    ("[politeness]\nmin_delay_s = nan", ["my.toml", "politeness.min_delay_s", "nan", "a finite number"]),
+    ("[politeness]\nmin_delay_s = true", ["my.toml", "politeness.min_delay_s", "True", "a finite number"]),
     ("[agent]\ncontact = 3", ["my.toml", "agent.contact", "3", "a text in quotes"]),
     ("[scope]\nallow = 'host:a'", ["my.toml", "scope.allow", "'host:a'", "a list"]),
     ("[scope]\nallow = [3]", ["my.toml", "scope.allow", "3", "a text in quotes"]),
@@ -101,7 +101,11 @@ MISTAKES = [
         "[recrawl]\nmin_interval_s = 9999999",
         ["my.toml", "recrawl.min_interval_s", "larger than recrawl.max_interval_s"],
     ),
-    ("[robots]\nttl_s = 1e9", ["robots.stale_s", "smaller than robots.ttl_s"]),
+    ("[robots]\nttl_s = 1e9", ["my.toml: robots.ttl_s", "robots.stale_s", "smaller than robots.ttl_s"]),
+    ("[generate]\nlevels = 3", ["my.toml: generate.levels", "generate.level_shares", "one number a level, 3 in all"]),
+    ("[fetch]\nwindow_s = inf", ["my.toml", "fetch.window_s", "inf", "a finite number"]),
+    ("[politeness]\nmin_delay_s = -inf", ["my.toml", "politeness.min_delay_s", "a finite number"]),
+    ("[generate]\nage_level_s = 99999999999", ["my.toml", "generate.age_level_s", "at most 3155760000"]),
     ("[fetch\nmax_open = 1", ["my.toml", "not valid TOML", "line 1"]),
     ("[fetch]\nmax_open = 1\nmax_open = 2", ["my.toml", "not valid TOML"]),
 ]
@@ -231,7 +235,7 @@ def test_json_has_one_form() -> None:
 
 
 def test_pins_bring_back_the_same_settings() -> None:
-    settings = mine("[scope]\nallow = ['host:ä.test']\n[politeness]\nbackoff_max_s = inf")
+    settings = mine("[scope]\nallow = ['host:ä.test']\n[politeness]\nbackoff_max_s = 1e300")
     assert from_json(settings.to_json()) == settings
 
 

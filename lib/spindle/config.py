@@ -21,6 +21,8 @@ from typing import Annotated, Any, NamedTuple
 from spindle.errors import ConfigError
 
 UNLIMITED = -1  # spelled so in every limit that can be switched off; 0 means "none at all"
+#: No wait that ends in a date is longer: a hundred years after today is still a valid timestamp everywhere.
+CENTURY_S = 3_155_760_000
 
 
 class Range(NamedTuple):
@@ -87,12 +89,12 @@ class GenerateSettings:
     levels: Annotated[int, Range(1, 100)]
     level_shares: tuple[int, ...]
     new_share: Annotated[float, Range(0, 1)]
-    age_level_s: Annotated[int, Range(1)]
+    age_level_s: Annotated[int, Range(1, CENTURY_S)]
     host_budget: Annotated[int, Range(0, unlimited=True)]
     host_day_budget: Annotated[int, Range(0, unlimited=True)]
     domain_budget: Annotated[int, Range(0, unlimited=True)]
     fetch_tasks: Annotated[int, Range(0, 100_000)]
-    lease_s: Annotated[int, Range(1)]
+    lease_s: Annotated[int, Range(1, CENTURY_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +178,6 @@ class ParseSettings:
     simhash_min_words: Annotated[int, Range(1)]
     timeout_s: Annotated[float, Range(0.001)]
     memory_bytes: Annotated[int, Range(1)]
-
-
-#: No wait of the recrawl section is longer: a hundred years after today is still a valid timestamp everywhere.
-CENTURY_S = 3_155_760_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +280,7 @@ def build(layers: Iterable[Layer]) -> Settings:
                 _known(key, types_of, place, "key", f"{section}.")
                 name = f"{section}.{key}"
                 merged[section][key] = _value(types_of[key], value, f"{place}: {name}")
+                places.pop(name, None)  # so that the last one set stands last
                 places[name] = place
     settings = Settings(**{name: _section(cls, name, merged[name]) for name, cls in sections.items()})
     _across(settings, places)
@@ -336,27 +335,31 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         return tuple(_typed(typing.get_args(kind)[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)) or value != value:
-        wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}[kind]
+    endless = isinstance(value, float) and not math.isfinite(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)) or endless:
+        wanted = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text in quotes"}[kind]
         raise ConfigError(f"{where} = {value!r}: must be {wanted}")
     return value
 
 
 def _across(settings: Settings, places: Mapping[str, str]) -> None:
-    """Rules that bind several keys."""
+    """Rules that bind several keys. Named is the key that was set last: the other was right before it came."""
 
-    def fail(name: str, text: str) -> None:
-        raise ConfigError(f"{places[name]}: {name}: {text}")
+    def fail(name: str, text: str, other: str = "") -> None:
+        order = list(places)
+        last = max((key for key in (name, other) if key), key=order.index)
+        told = text if last == name else f"does not go with {name}, which {text}"
+        raise ConfigError(f"{places[last]}: {last}: {told}")
 
     if not re.fullmatch(r"[A-Za-z_-]+", settings.agent.token):  # RFC 9309 2.2.1
         fail("agent.token", f"{settings.agent.token!r} must be letters, '-' and '_' only (RFC 9309 2.2.1)")
     if re.search(r"[\r\n]", settings.agent.contact):
         fail("agent.contact", "must be one line")
     if len(settings.generate.level_shares) != settings.generate.levels:
-        fail("generate.level_shares", f"needs one number a level, {settings.generate.levels} in all")
+        fail("generate.level_shares", f"needs one number a level, {settings.generate.levels} in all", "generate.levels")
     if sum(settings.generate.level_shares) <= 0 or min(settings.generate.level_shares) < 0:
         fail("generate.level_shares", "must not be negative, and not all 0")
     if settings.recrawl.min_interval_s > settings.recrawl.max_interval_s:
-        fail("recrawl.min_interval_s", "is larger than recrawl.max_interval_s")
+        fail("recrawl.min_interval_s", "is larger than recrawl.max_interval_s", "recrawl.max_interval_s")
     if settings.robots.stale_s < settings.robots.ttl_s:
-        fail("robots.stale_s", "is smaller than robots.ttl_s")
+        fail("robots.stale_s", "is smaller than robots.ttl_s", "robots.ttl_s")
