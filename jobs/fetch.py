@@ -7,10 +7,12 @@ are sealed and goes on. `fetches` and `robots` are functions of the journals, so
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,10 +36,10 @@ def task_rows(listed: DataFrame, hosts: DataFrame, robots: DataFrame) -> DataFra
     """All that the tasks must know, as (task, what, place, JSON): the list, what is known of its hosts, their rules."""
     listed_rows = listed.selectExpr("task", "'url' AS what", "position AS place", f"{_ROW_JSON} AS payload")
     task_of = listed.select("task", "host").distinct()
-    host_rows = hosts.join(task_of, "host").selectExpr("task", "'host' what", "0 place", f"{_ROW_JSON} payload")
-    current = robots.filter("until IS NULL").join(task_of, "host")
-    robots_rows = current.selectExpr("task", "'robots' what", "0 place", f"{_ROW_JSON} payload")
-    return listed_rows.union(host_rows).union(robots_rows)
+    host_rows = hosts.selectExpr("host", "'host' AS what", f"{_ROW_JSON} AS payload")
+    current = robots.filter("until IS NULL").selectExpr("host", "'robots' AS what", f"{_ROW_JSON} AS payload")
+    known = host_rows.union(current).join(task_of, "host").selectExpr("task", "what", "0 AS place", "payload")
+    return listed_rows.union(known)
 
 
 def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[dict[str, Any]]:
@@ -47,7 +49,7 @@ def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[
     before = spark.conf.get("spark.sql.adaptive.enabled")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # AQE may merge or split partitions: hosts must stay whole
     try:
-        placed = rows.repartitionById(tasks, rows.task).sortWithinPartitions("what", "place")
+        placed = rows.repartitionById(tasks, rows.task).sortWithinPartitions("task", "what", "place")
         found = placed.mapInArrow(work, "task INT, manifest STRING").collect()
     finally:
         spark.conf.set("spark.sql.adaptive.enabled", before or "true")
@@ -60,21 +62,38 @@ def _worker(settings_json: str, root: str, segment: str, month: str, deadline: f
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from spindle.fetcher import Listing, run_task
 
-        rows: dict[str, list[Any]] = {"url": [], "host": [], "robots": []}
-        task = -1
-        for batch in batches:
-            for row in batch.to_pylist():
-                task = row["task"]
-                rows[row["what"]].append(json.loads(row["payload"]))
-        if task < 0:
+        told = _told(batches)
+        if (first := next(told, None)) is None:
             return
-        hosts = {row["host"]: row for row in rows["host"]}
-        robots = {row["origin"]: row for row in rows["robots"]}
-        listing = Listing(rows["url"], hosts, robots, month, deadline)
+        task, hosts, robots = first[0], dict[str, Any](), dict[str, Any]()
+        urls = _sorted_out(itertools.chain([first], told), task, hosts, robots)
+        head = list(itertools.islice(urls, 1))  # hosts and robots come before the first URL
+        listing = Listing(itertools.chain(head, urls), hosts, robots, month, deadline)
         made = run_task(listing, from_json(settings_json), root, segment, task)
         yield pa.RecordBatch.from_pylist([{"task": task, "manifest": json.dumps(made)}], schema=_MANIFEST)
 
     return work
+
+
+def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, str, Any]]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield row["task"], row["what"], json.loads(row["payload"])
+
+
+def _sorted_out(
+    told: Iterator[tuple[int, str, Any]], task: int, hosts: dict[str, Any], robots: dict[str, Any]
+) -> Iterator[Any]:
+    """The URLs one by one, never all in memory; what comes before them goes into the dictionaries."""
+    for of_task, what, row in told:
+        if of_task != task:
+            raise ValueError(f"tasks {task} and {of_task} came to one partition; generate numbers them without gaps")
+        if what == "host":
+            hosts[row["host"]] = row
+        elif what == "robots":
+            robots[row["origin"]] = row
+        else:
+            yield row
 
 
 def journal(turn: Turn, parts: Sequence[str], kind: str, table: str) -> DataFrame:
@@ -95,11 +114,15 @@ def fetches(records: DataFrame, turn: Turn) -> DataFrame:
     return records.drop("month").selectExpr("*", f"'{turn.month}' AS month")
 
 
+def last_attempts(attempts: DataFrame) -> DataFrame:
+    order = "PARTITION BY origin ORDER BY attempted_at DESC, verdict"
+    return attempts.selectExpr("*", f"row_number() OVER ({order}) AS n").filter("n = 1").drop("n")
+
+
 def robots_changes(attempts: DataFrame, known: DataFrame) -> DataFrame:
     """What becomes of `robots`: the last attempt of each origin renews the current row, or closes it and opens a new
     one when verdict or content changed. A body is kept once a hash."""
-    order = "PARTITION BY origin ORDER BY attempted_at DESC, verdict"
-    last = attempts.selectExpr("*", f"row_number() OVER ({order}) AS n").filter("n = 1").drop("n")
+    last = last_attempts(attempts)
     current = known.filter("until IS NULL").selectExpr(
         "origin", "since AS old_since", "verdict AS old_verdict", "body_hash AS old_hash", "attempted_at AS old_attempt"
     )
@@ -115,22 +138,38 @@ def robots_changes(attempts: DataFrame, known: DataFrame) -> DataFrame:
     return renewed.unionByName(closed)
 
 
-def merge_robots(turn: Turn, attempts: DataFrame) -> None:
-    """Writes the attempts into `robots`; running it again changes nothing (an attempt not newer is dropped)."""
-    known = turn.warehouse.read("robots").filter(tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets)))
-    changes = robots_changes(attempts, known).persist()
-    try:
-        if changes.isEmpty():
-            return
+def merge_robots(turn: Turn, attempts: DataFrame, known: bool) -> None:
+    """Writes the attempts into `robots`; running it again changes nothing (an attempt not newer is dropped).
+
+    `known`: whether the table has a current row of any of the origins. Where it has none, as in the first turn of most,
+    rows only come in, and Delta need not look for what they match twice.
+    """
+    span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
+    on = f"t.{span} AND t.origin = s.origin AND t.since = s.since"
+    everything: dict[str, Any] = {name: f"s.{name}" for name in schema.columns("robots")}
+    if not known:
+        told = [name for name in schema.columns("robots") if name not in ("since", "until")]
+        first = last_attempts(attempts).selectExpr(*told, "attempted_at AS since", "CAST(NULL AS TIMESTAMP) AS until")
+        tables.retry_conflicts(
+            turn.warehouse.merge("robots", first, on).whenNotMatchedInsert(values=everything).execute
+        )
+        return
+    with runner.kept(few=turn.is_small()) as keep:
+        changes = keep(robots_changes(attempts, turn.warehouse.read("robots").filter(span)))
         names = [name for name in schema.columns("robots") if name not in ("origin", "since")]
-        span = tables.in_buckets(turn.segment.buckets(turn.warehouse.buckets))
-        builder = turn.warehouse.merge("robots", changes, f"t.{span} AND t.origin = s.origin AND t.since = s.since")
+        builder = turn.warehouse.merge("robots", changes, on)
         builder = builder.whenMatchedUpdate("s.closing", {"until": "s.until"})
         builder = builder.whenMatchedUpdate("NOT s.closing", {name: f"s.{name}" for name in names})
-        everything: dict[str, Any] = {name: f"s.{name}" for name in schema.columns("robots")}
         tables.retry_conflicts(builder.whenNotMatchedInsert("NOT s.closing", everything).execute)
-    finally:
-        changes.unpersist()
+
+
+def size(listed: DataFrame, turn: Turn) -> tuple[int, int]:
+    """How many tasks and URLs were listed: as generate noted in the ledger, else asked from the list itself."""
+    noted = turn.entry.counts if turn.entry else {}
+    if "tasks" in noted and "listed" in noted:
+        return noted["tasks"], noted["listed"]
+    row = listed.selectExpr("max(task) AS last", "count(*) AS urls").collect()[0]
+    return (0 if row.last is None else row.last + 1), row.urls
 
 
 def run(turn: Turn) -> dict[str, float]:
@@ -143,33 +182,39 @@ def run(turn: Turn) -> dict[str, float]:
     listed = turn.rows("fetchlist")
     span = tables.in_buckets(turn.segment.buckets(warehouse.buckets))
     rows = task_rows(listed, warehouse.read("hosts").filter(span), warehouse.read("robots").filter(span))
-    sizes = {row.task: row["count"] for row in listed.groupBy("task").count().collect()}
+    tasks, urls = size(listed, turn)
     made: list[dict[str, Any]] = []
-    if sizes:
+    if tasks:
         deadline = turn.entry.lease_until if turn.entry else time.time() + turn.settings.generate.lease_s
-        with watch(warehouse.store, turn.segment.folder, sum(sizes.values())):
-            made = manifests(rows, turn, max(sizes) + 1, deadline)
-    parts = sorted(part for manifest in made for part in manifest["parts"])
-    counts = derive(turn, parts)
+        with watch(warehouse.store, turn.segment.folder, urls):
+            made = manifests(rows, turn, tasks, deadline)
+    counts = derive(turn, made)
     warehouse.ledger.move(str(turn.segment), State.FETCHED, time.time(), {"fetches": int(counts["fetches"])})
     warehouse.sync_segments()
     return counts
 
 
-def derive(turn: Turn, parts: Sequence[str]) -> dict[str, float]:
-    """The repeatable second step: tables from journals. Returns pages by outcome and what they weighed."""
-    records = fetches(journal(turn, parts, "fetch", "fetches"), turn).persist()
-    try:
-        turn.put("fetches", records.coalesce(2))
-        merge_robots(turn, journal(turn, parts, "robots", "robots"))
-        rows = records.groupBy("outcome").agg({"*": "count", "wire_bytes": "sum"}).collect()
-        gap = records.selectExpr("min(gap_ms) AS gap_ms").head()
-    finally:
-        records.unpersist()
-    counts: dict[str, float] = {"fetches": sum(row["count(1)"] for row in rows)}
-    counts |= {f"outcome.{row.outcome}": row["count(1)"] for row in sorted(rows, key=lambda r: -r["count(1)"])}
-    counts["wire_bytes"] = sum(row["sum(wire_bytes)"] or 0 for row in rows)
-    return counts | ({"min_gap_ms": gap.gap_ms} if gap and gap.gap_ms is not None else {})
+def derive(turn: Turn, made: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The repeatable second step: tables from journals. Returns pages by outcome and what they weighed, which the
+    manifests say, so that no table is asked."""
+    parts = sorted(part for manifest in made for part in manifest["parts"])
+    records = fetches(journal(turn, parts, "fetch", "fetches"), turn)
+    turn.put("fetches", records.coalesce(2))
+    sums = [manifest["sums"] for manifest in made]
+    if any(one["robots"] for one in sums):
+        merge_robots(turn, journal(turn, parts, "robots", "robots"), any(one["robots_known"] for one in sums))
+    return totals(sums)
+
+
+def totals(sums: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The sums of several tasks as counts of the job: `fetches`, `outcome.<name>` (most frequent first), `wire_bytes`,
+    and `min_gap_ms` where any host was asked twice."""
+    outcomes = sum((Counter(one["outcomes"]) for one in sums), Counter[str]())
+    counts: dict[str, float] = {"fetches": outcomes.total()}
+    counts |= {f"outcome.{name}": count for name, count in outcomes.most_common()}
+    counts["wire_bytes"] = sum(one["wire_bytes"] for one in sums)
+    gaps = [one["min_gap_ms"] for one in sums if one["min_gap_ms"] is not None]
+    return counts | ({"min_gap_ms": min(gaps)} if gaps else {})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

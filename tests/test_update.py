@@ -124,7 +124,6 @@ def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
     return warehouse, turn
 
 
-@pytest.mark.unproven
 def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse, turn = laid_out(spark, tmp_path / "w")
     with monkeypatch.context() as patched:

@@ -36,7 +36,7 @@ def watch(store: Store, folder: str, total: int) -> Iterator[None]:
 
 
 def snapshot(store: Store, folder: str) -> dict[str, float]:
-    """The sums over all tasks that have reported: pages, errors, hosts_left."""
+    """The sums over all tasks that have reported: pages, errors, hosts_left; empty while none has."""
     sums: dict[str, float] = {}
     try:
         names = [name for name in store.list(f"{folder}/journal/") if name.endswith(".progress")]
@@ -81,4 +81,6 @@ def _lines(store: Store, folder: str, total: int, stop: threading.Event) -> None
 
 
 def _note(seen: Mapping[str, float]) -> str:
+    if not seen:
+        return "no task has begun yet"
     return f"{seen.get('hosts_left', 0):.0f} hosts left, {seen.get('errors', 0):.0f} errors"

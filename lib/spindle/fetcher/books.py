@@ -13,6 +13,7 @@ from spindle.config import FetchSettings
 from spindle.fetcher.blame import Blame
 from spindle.fetcher.journal import Journal, Row
 from spindle.fetcher.rows import Origin, Page, fetch_row
+from spindle.fetcher.tally import Tally
 from spindle.outcome import NETWORK_CLASS, Outcome
 
 _IDENTITY = (
@@ -33,10 +34,11 @@ class HostBook:
 
 
 class Books:
-    """`hosts` by name; `seen`: keys that are listed, or were followed to."""
+    """`hosts` by name; `seen`: keys that are listed, or were followed to; `tally`: of all rows of the journal."""
 
     def __init__(self, limits: FetchSettings, journal: Journal, origin: Origin) -> None:
         self._journal, self._origin = journal, origin
+        self.tally = Tally()
         self._blame = Blame(limits.our_fault_window, limits.our_fault_share)
         self._open: dict[int, Page] = {}  # hop-0 pages without a row
         self.hosts: dict[str, HostBook] = {}
@@ -120,6 +122,7 @@ class Books:
             row["outcome"], row["error"] = Outcome.NOT_REACHED, "our_fault"
         if row["type"] == "fetch" and row["hop"] == 0:
             self.counts[row["outcome"]] += 1
+        self.tally.add(row)
         self._journal.write(row)
 
 

@@ -24,6 +24,7 @@ from spindle.fetcher.journal import Journal, Row
 from spindle.fetcher.listing import Around, Behind, Listing, host_state
 from spindle.fetcher.rows import Origin, Page, fetch_row, iso
 from spindle.fetcher.suspects import Suspects
+from spindle.fetcher.tally import Tally
 from spindle.fetcher.visit import Item, Visits
 from spindle.outcome import Outcome
 from spindle.politeness import BackTier, HostState, Ready, Wait, gap_s
@@ -71,11 +72,17 @@ class Course:
         self.stopped: str | None = None
         self.counts = self._books.counts
 
+    @property
+    def sums(self) -> dict[str, Any]:
+        """What the rows of the whole journal add up to, earlier attempts included."""
+        return self._books.tally.sums()
+
     # --- before
 
     def load(self, listing: Listing, earlier: Iterable[Row] = (), *, resumed: bool = False) -> None:
         """Take the listing, less what the sealed parts of earlier attempts already have."""
-        behind = Behind.of(earlier)
+        self._books.tally = Tally(listing.robots)
+        behind = Behind.of(self._books.tally.over(earlier))
         if listing.lease_until is not None:
             self._stop_at = min(self._stop_at, listing.lease_until - self._limits.total_timeout_s)
         for row in listing.rows:

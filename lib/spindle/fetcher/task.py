@@ -157,6 +157,7 @@ async def _attempt(
         "parts": earlier + journal.parts,
         "warc": journal.warc_files,
         "counts": {str(name): count for name, count in course.counts.items()},
+        "sums": course.sums,
     }
     if not store.create_exclusive(done_name(task), json.dumps(found).encode()):
         return manifest(store, task) or found

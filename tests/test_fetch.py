@@ -1,0 +1,129 @@
+"""The job fetch: what a task is handed, and what its second step makes of journals. The fetching itself is tested in
+test_fetcher_*.py, the whole in test_wheel.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from loopback import Site, listing_rows, run
+from rows import new_warehouse, open_turn, settings_of, utc
+from spindle import progress
+from spindle.fetcher import Listing, run_task
+from spindle.fetcher.tally import Tally
+from spindle.jobs import fetch
+from spindle.store import open_store
+from spindle.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as one:
+        yield one
+
+
+# --- what a task is handed
+
+
+def told(*rows: tuple[int, str, dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    for task, what, payload in rows:  # a batch each
+        yield pa.RecordBatch.from_pylist([{"task": task, "what": what, "payload": json.dumps(payload)}])
+
+
+def test_urls_come_one_by_one_after_hosts_and_robots() -> None:
+    rows = [(4, "host", {"host": "a"}), (4, "robots", {"origin": "o"}), (4, "url", {"n": 1}), (4, "url", {"n": 2})]
+    batches, hosts, robots = told(*rows), dict[str, Any](), dict[str, Any]()
+    found = fetch._sorted_out(fetch._told(batches), 4, hosts, robots)
+    assert next(found) == {"n": 1}
+    assert (hosts, robots) == ({"a": {"host": "a"}}, {"o": {"origin": "o"}})
+    assert next(batches).to_pylist()[0]["payload"] == '{"n": 2}'  # it had not been read yet: memory stays small
+
+
+def test_two_tasks_in_one_partition_are_an_error_and_not_one_task() -> None:
+    rows = fetch._sorted_out(fetch._told(told((0, "url", {}), (2, "url", {}))), 0, {}, {})
+    with pytest.raises(ValueError, match="tasks 0 and 2"):
+        list(rows)
+
+
+# --- what a manifest says, and the bar
+
+
+def row(outcome: str, wire: int | None = None, gap: float | None = None) -> dict[str, Any]:
+    return {"type": "fetch", "outcome": outcome, "wire_bytes": wire, "gap_ms": gap}
+
+
+def test_sums_of_tasks_add_up() -> None:
+    first, second = Tally({"http://a"}), Tally()
+    for one in (row("ok", 10), row("ok", 5, 300.0), row("timeout"), {"type": "robots", "origin": "http://a"}):
+        first.add(one)
+    assert list(second.over([row("timeout", None, 250.5), row("timeout"), {"type": "robots", "origin": "http://b"}]))
+    assert (first.sums()["robots_known"], second.sums()["robots"], second.sums()["robots_known"]) == (1, 1, 0)
+    counts = fetch.totals([first.sums(), second.sums()])
+    expected = {"fetches": 5, "outcome.timeout": 3, "outcome.ok": 2, "wire_bytes": 15, "min_gap_ms": 250.5}
+    assert list(counts.items()) == list(expected.items())  # the most frequent outcome first
+    assert fetch.totals([]) == {"fetches": 0, "wire_bytes": 0}
+
+
+def test_the_manifest_sums_up_the_whole_journal(site: Site) -> None:
+    site.page("/a", b"<p>a")
+    site.page("/b", b"moved", status=301, headers=[("Location", "/a2")])
+    polite = site.settings({"politeness": {"min_delay_s": 0.05, "duration_factor": 0.0}})
+    found = run(site, [site.url("/a"), site.url("/b"), site.url("/none")], polite)
+    told = found.manifest["sums"]
+    assert told["outcomes"] == {"ok": 1, "redirect": 1, "not_found": 2}
+    assert told["wire_bytes"] == sum(one["wire_bytes"] for one in found.pages)
+    assert told["min_gap_ms"] == min(one["gap_ms"] for one in found.pages if one["gap_ms"] is not None)
+    assert (told["robots"], told["robots_known"]) == (len(found.robots), 0)
+
+
+def test_the_bar_reads_what_tasks_report(site: Site, tmp_path: Path) -> None:
+    """The names that a task writes are those the bar looks for: they live in two files."""
+    site.page("/a", b"<p>a")
+    assert progress._note(progress.snapshot(open_store(tmp_path), "s")) == "no task has begun yet"
+    run(site, [site.url("/a"), site.url("/none")], root=tmp_path / "s")
+    seen = progress.snapshot(open_store(tmp_path), "s")
+    assert (seen["pages"], seen["errors"], seen["hosts_left"]) == (2, 1, 0)
+    assert progress._note(seen) == "0 hosts left, 1 errors"
+
+
+# --- the second step
+
+
+@pytest.mark.timeout(900)  # a busy machine is slow at Spark; nothing here asserts a time
+def test_tables_follow_from_journals_and_again(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    """Two origins over two turns; one's robots.txt changes. A second step that is repeated changes nothing, whether
+    rows only came in or others were renewed and closed."""
+    warehouse, known, sums = new_warehouse(spark, tmp_path / "w"), dict[str, Any](), []
+    site.page("/a", b"<p>a")
+    for body in (b"Disallow: /x", b"Disallow: /y"):
+        site.page("/robots.txt", b"User-agent: *\n" + body, host="h.test")
+    site.page("/robots.txt", b"User-agent: *\nDisallow: /same", host="i.test")
+    for number in range(2):
+        turn = open_turn(warehouse, f"t{number}", settings_of())
+        listing = Listing(listing_rows([site.url("/a"), site.url("/none"), site.url("/a", "i.test")]), {}, known)
+        made = run_task(listing, site.settings(), warehouse.store.root, str(turn.segment), 0, month=turn.month)
+        sums.append(fetch.derive(turn, [made]))
+        assert fetch.derive(turn, [made]) == sums[-1]
+        robots = read(warehouse, "robots")
+        known = {row["origin"]: row | {"expires_at": row["attempted_at"]} for row in robots if row["until"] is None}
+        warehouse.ledger.release(str(turn.segment), 0)
+    assert [(one["fetches"], one["outcome.ok"], one["outcome.not_found"]) for one in sums] == [(3, 2, 1)] * 2
+    assert len(read(warehouse, "fetches")) == 6
+    old, new, same = sorted(robots, key=lambda row: (row["origin"], row["since"]))
+    assert [row["body"].rpartition("/")[2] for row in (old, new, same)] == ["x", "y", "same"]
+    assert [row["last_segment"] for row in (old, new, same)] == ["t0.1of1", "t1.1of1", "t1.1of1"]
+    assert old["until"] == new["since"] == new["attempted_at"]
+    assert new["until"] is same["until"] is None
+    assert same["attempted_at"] > same["since"]  # renewed, not opened anew
+
+
+def read(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
+    return [{name: utc(value) for name, value in row.asDict().items()} for row in warehouse.read(table).collect()]
