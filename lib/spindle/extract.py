@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spindle import coding, fingerprint, html, sitemap, urls, warc
+from spindle import coding, fingerprint, html, links, sitemap, urls, warc
 from spindle.config import Settings
 from spindle.errors import UrlRejected
 from spindle.schema import columns
@@ -52,12 +52,17 @@ def of_record(fetch: Mapping[str, Any], read: Read, rules: Rules) -> Extract:
     try:
         message = _message(fetch, read)
     except (warc.WarcError, FileNotFoundError) as error:
-        return Extract({**page, "error": f"record: {error}"})
+        return Extract(failed(fetch, f"record: {error}", rules))
     encoding = _header(message, b"content-encoding")
     body = coding.decode(message.body, encoding, limits.max_decoded_bytes, limits.max_decode_ratio).body
     if fetch["kind"] in ("sitemap", "feed"):
         return _of_sitemap(fetch, body, page, rules)
     return _of_page(fetch, body, _header(message, b"content-type"), page, rules)
+
+
+def failed(fetch: Mapping[str, Any], error: str, rules: Rules) -> Row:
+    """The row of a page that could not be parsed, and why."""
+    return {**_PAGE, **_identity(fetch, rules), "error": error}
 
 
 def _message(fetch: Mapping[str, Any], read: Read) -> warc.HttpMessage:
@@ -98,7 +103,7 @@ def _of_page(fetch: Mapping[str, Any], body: bytes, content_type: str | None, pa
         if link.nofollow and not settings.follow_nofollow:
             made.rejected["nofollow"] += 1
             continue
-        _add(made, fetch, rules, link.url, link.rel, anchor=link.anchor, nofollow=link.nofollow)
+        _add(made, fetch, rules, link, link.rel, anchor=link.anchor, nofollow=link.nofollow)
     for feed in told.feeds:
         _add(made, fetch, rules, feed, "feed", kind="feed")
     page["links"] = len(made.links)
@@ -147,7 +152,7 @@ def _add(
     made: Extract,
     fetch: Mapping[str, Any],
     rules: Rules,
-    url: str,
+    link: str | links.Link,
     rel: str,
     *,
     anchor: str | None = None,
@@ -156,14 +161,17 @@ def _add(
     depth: int | None = None,
     lastmod: Any = None,
 ) -> None:
-    """A row for a link, or its reason under `rejected`."""
+    """A row for a link, or its reason under `rejected`. A link of a page is normalised and keyed already."""
     deep = (fetch["depth"] or 0) + 1 if depth is None else depth
-    try:
-        target = rules.normalizer.normalize(url) if rel in ("sitemap", "redirect", "feed") else url
-    except UrlRejected as error:
-        made.rejected[error.reason] += 1
-        return
-    host = urls.host_of(target)
+    if isinstance(link, str):
+        try:
+            target = rules.normalizer.normalize(link)
+        except UrlRejected as error:
+            made.rejected[error.reason] += 1
+            return
+        host, key = urls.host_of(target), urls.url_key(target)
+    else:
+        target, host, key = link.url, link.host, link.key
     domain = urls.registered_domain(host)
     if reason := trap_reason(target, deep, rules.settings.trap):
         made.rejected[f"trap_{reason}"] += 1
@@ -179,7 +187,7 @@ def _add(
             "src_url": fetch["url"],
             "src_host": fetch["host"],
             "rel": rel,
-            "dst_key": urls.url_key(target),
+            "dst_key": key,
             "dst_bucket": urls.bucket_of(domain, rules.buckets),
             "dst_url": target,
             "dst_host": host,

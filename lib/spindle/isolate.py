@@ -83,20 +83,26 @@ class Isolated:
         """
         waiting = iter(items)
         more = True
-        if self._child is None:
-            self._start()
         try:
             while more or self._sent:
-                while more and len(self._sent) < _AHEAD_ITEMS and self._unread < _AHEAD_BYTES:
+                while more and len(self._sent) < _AHEAD_ITEMS and (not self._sent or self._unread < _AHEAD_BYTES):
                     try:
-                        self._send(framed(next(waiting)))
+                        item = next(waiting)
                     except StopIteration:
                         more = False
+                    else:
+                        self._give(item)
                 if self._sent:
                     yield from self._some_results()
         finally:
             if self._sent:  # whoever asked went away; results that nobody waits for must not answer the next
                 self._kill()
+                self._sent.clear()
+
+    def _give(self, item: Any) -> None:
+        if self._child is None:  # not before there is work: its imports cost half a second
+            self._start()
+        self._send(framed(item))
 
     def _some_results(self) -> Iterator[Any]:
         """Waits until something moves; the results that came in, or the failure of the item that was waited for."""

@@ -1,0 +1,205 @@
+"""The parse job: what a task makes of its rows, with hostile pages and without Spark; then a segment with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import rows
+from hostile_page import hostile
+from spindle import html, parsetask, urls, warc
+from spindle.errors import WarehouseError
+from spindle.jobs import parse
+from spindle.runner import Turn
+from spindle.segments import State
+from test_extract import PROSE, Files, capture
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEGMENT = "a.1of1"
+FILE = f"segment-files/{SEGMENT}/warc/x.warc.gz"
+Row = dict[str, Any]
+
+
+class Site:
+    """Records in a WARC file below a warehouse's folder, and the rows that point at them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.files, self.known, self.fetches = root, Files(), list[Row](), list[Row]()
+
+    def page(self, url: str, body: str, content_type: str = "text/html", **facts: Any) -> None:
+        record = warc.response(capture(body.encode(), {"Content-Type": content_type}, url))
+        self.fetch(url, "ok", self.files.add(record, FILE), **{"content_hash": f"of {body}"} | facts)
+
+    def fetch(self, url: str, outcome: str, place: tuple[str, int, int] | None = None, **facts: Any) -> None:
+        known = rows.url_row(url, content_hash=facts.pop("held", None), seed_priority=2.0)
+        file, offset, length = place or (None, None, None)
+        where = {"warc_file": file, "warc_offset": offset, "warc_length": length}
+        self.known.append(known)
+        self.fetches.append(rows.fetched_row(known, SEGMENT, outcome, **where | facts))
+
+    def write(self) -> None:
+        for name, content in self.files.content.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+# --- one task, without Spark
+
+
+def task(site: Site, *, kinds: dict[str, str] | None = None, **parse_settings: Any) -> list[Row]:
+    """What a task yields for the fetches of a site, in their order."""
+    settings = rows.settings_of(parse=parse_settings)
+    plain = {"settings": settings.to_json(), "seed_hosts": [], "seed_domains": [], "buckets": 4, "segment": SEGMENT}
+    plain |= {"month": "2026-11", "parse_version": 1}
+    work = [row | {"what": (kinds or {}).get(row["url"], parsetask.RECORD), "sitemaps": None} for row in site.fetches]
+    return [
+        row
+        for batch in parsetask.run([pa.RecordBatch.from_pylist(work)], plain, str(site.root))
+        for row in _read(batch)
+    ]
+
+
+def _read(batch: pa.RecordBatch) -> Iterator[Row]:
+    for row in batch.to_pylist():
+        yield {name: None if text is None else json.loads(text) for name, text in row.items()}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("hangs", "parse_timeout"), ("crashes", "parse_crash"), ("eats", "parse_crash"), ("raises", "parse_crash")],
+)
+def test_a_hostile_page_costs_itself(site: Site, kind: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsetask, "FACTORY", "hostile_page:factory")
+    for name in ("one", "two", hostile(kind), "three"):
+        site.page(f"http://h.test/{name}", f"<title>{name}</title><a href='/x'>x</a>")
+    site.write()
+    *made, last = task(site, timeout_s=2.0, memory_bytes=512 << 20)
+    assert [row["page"]["url"].rpartition("/")[2] for row in made] == ["one", "two", hostile(kind), "three"]
+    assert [(row["page"]["title"], len(row["links"])) for row in made if row["page"]["error"] is None] == [
+        ("one", 1),
+        ("two", 1),
+        ("three", 1),
+    ]
+    bad = made[2]["page"]
+    assert bad["error"].startswith(f"{reason}: ") and bad["url_key"] == urls.url_key(bad["url"])
+    assert (bad["segment"], bad["parse_version"], bad["text"], made[2]["links"]) == (SEGMENT, 1, None, [])
+    assert last["counts"] == {"pages": 4, "links": 3, "errors": 1, reason: 1}
+
+
+def test_a_task_counts_what_it_was_given(site: Site) -> None:
+    site.page("http://h.test/a", "<a href='/x'>x</a> <a href='mailto:me@h.test'>m</a> <a href='/y' rel=nofollow>y</a>")
+    site.page("http://h.test/broken", "no sitemap", kind="sitemap")
+    site.fetch("http://h.test/gone", "ok", (f"{FILE}.lost", 0, 9))
+    for name in ("same", "also"):
+        site.fetch(f"http://h.test/{name}", "not_modified")
+    site.fetch("http://h.test/nowhere", "ok")
+    site.write()
+    same = {f"http://h.test/{name}": parsetask.UNCHANGED for name in ("same", "also")}
+    *made, last = task(site, kinds=same | {"http://h.test/nowhere": parsetask.NO_RECORD})
+    errors = [row["page"]["error"] for row in made]
+    assert errors == [None, "sitemap: no_urls", f"record: {FILE}.lost"]
+    wanted = {"pages": 3, "links": 1, "errors": 2, "unchanged": 2, "no_record": 1}
+    assert last["counts"] == wanted | {"rejected.scheme": 1, "rejected.nofollow": 1}
+    assert (last["page"], last["links"]) == (None, [])
+
+
+def test_a_task_without_work_starts_no_child(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsetask, "FACTORY", "no_such_module:factory")
+    site.fetch("http://h.test/same", "not_modified")
+    assert task(site, kinds={"http://h.test/same": parsetask.UNCHANGED}) == [
+        {"page": None, "links": [], "counts": {"unchanged": 1}}
+    ]
+
+
+def test_a_batch_is_bounded_by_its_size(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsetask, "BATCH_CHARS", 3000)
+    for number in range(5):
+        site.page(f"http://h.test/{number}", f"<p>{PROSE * 10}</p>")
+    site.write()
+    settings = rows.settings_of()
+    plain = {"settings": settings.to_json(), "seed_hosts": [], "seed_domains": [], "buckets": 4, "segment": SEGMENT}
+    plain |= {"month": "2026-11", "parse_version": 1}
+    work = pa.RecordBatch.from_pylist([row | {"what": parsetask.RECORD, "sitemaps": None} for row in site.fetches])
+    assert [len(batch) for batch in parsetask.run([work], plain, str(site.root))] == [1, 1, 1, 1, 1, 1]
+
+
+def test_a_store_that_fails_ends_the_task(site: Site) -> None:
+    site.page("http://h.test/a", "x")
+    (site.root / FILE).mkdir(parents=True)  # a folder where the file should be
+    with pytest.raises(WarehouseError, match=r"x\.warc\.gz"):
+        task(site)
+
+
+# --- the job, with Spark
+
+
+@pytest.fixture(scope="module")
+def turn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Turn:
+    """A small segment, fetched."""
+    root = tmp_path_factory.mktemp("parse") / "w"
+    warehouse = rows.new_warehouse(spark, root)
+    turn = rows.open_turn(warehouse, SEGMENT, rows.settings_of())
+    site = Site(root)
+    for number in range(6):
+        site.page(f"http://h{number}.test/", f"<title>{number}</title><a href='http://h{5 - number}.test/x'>to</a>")
+    site.page("http://h1.test/same", "as it was", held="of as it was")
+    site.fetch("http://h1.test/304", "not_modified", content_hash="h", held="h")
+    site.fetch("http://h1.test/moved", "redirect", redirect_to="http://h2.test/there")
+    site.fetch("http://h1.test/none", "not_found")
+    site.write()
+    rows.add(warehouse, "fetches", site.fetches)
+    rows.add(warehouse, "fetchlist", [rows.listed_row(row, SEGMENT, n) for n, row in enumerate(site.known)])
+    robots = dict.fromkeys(_columns("robots")) | {"host": "h1.test", "bucket": 0, "verdict": "rules"}
+    robots |= {
+        "origin": "http://h1.test",
+        "since": rows.ago(9),
+        "attempted_at": rows.ago(9),
+        "expires_at": rows.ago(-9),
+    }
+    told = {"sitemaps": ["http://h1.test/map.xml", "ftp://h1.test/"], "last_segment": SEGMENT}
+    rows.add(
+        warehouse, "robots", [robots | told, robots | {"origin": "http://old.test", "sitemaps": ["http://old.test/s"]}]
+    )
+    for state in (State.GENERATED, State.FETCHED):
+        warehouse.ledger.move(SEGMENT, state, 0.0, {})
+    turn.entry = warehouse.ledger.current(SEGMENT)
+    return turn
+
+
+def _columns(table: str) -> list[str]:
+    from spindle import schema
+
+    return schema.columns(table)
+
+
+def test_a_segment_is_parsed(turn: Turn) -> None:
+    counts = parse.run(turn)
+    assert counts == {"pages": 6, "links": 8, "errors": 0, "unchanged": 2, "rejected.scheme": 1}
+    pages = turn.warehouse.read("pages").orderBy("url").collect()
+    assert [(row.url, row.title, row.parse_version) for row in pages] == [
+        (f"http://h{number}.test/", str(number), html.PARSE_RULES) for number in range(6)
+    ]
+    links = turn.warehouse.read("links")
+    found = {(row.rel, row.src_url, row.dst_url, row.dst_kind, row.seed_priority) for row in links.collect()}
+    assert found == {
+        *(("a", f"http://h{n}.test/", f"http://h{5 - n}.test/x", "page", None) for n in range(6)),
+        ("redirect", "http://h1.test/moved", "http://h2.test/there", "page", 2.0),
+        ("sitemap", "http://h1.test/robots.txt", "http://h1.test/map.xml", "sitemap", None),
+    }
+    [file] = Path(turn.warehouse.uri, "links").glob("*.parquet")
+    buckets = pa.parquet.read_table(file)["dst_bucket"].to_pylist()
+    assert buckets == sorted(buckets) and len(set(buckets)) > 1, "the owner of a bucket finds its rows together"
