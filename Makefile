@@ -4,7 +4,7 @@ BIN := .venv/bin
 WAREHOUSE ?= var/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup crawl test test-fast test-heavy test-unproven check format bench zip lock clean
+.PHONY: help setup crawl test test-fast test-heavy check format bench zip lock clean
 
 help:  ## print this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,18 +17,14 @@ crawl: setup  ## set up, crawl the loopback demo web for three turns, sum up
 	@SPINDLE_QUICK=1 $(BIN)/spindle crawl --demo --warehouse $(WAREHOUSE) --turns 3
 
 test: setup check zip  ## set up, lint, type-check and run all tests but the heavy ones
-	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy and not unproven" -rs
+	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy" -rs
 
 test-fast: setup  ## the tests that need no JVM, in seconds
-	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy and not spark and not unproven"
+	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy and not spark"
 
 test-heavy: setup zip  ## what needs root, a big installation or a long time (nginx, documentation packages, ...)
 	@$(BIN)/python tools/heavy.py
-	@SPINDLE_QUICK=1 $(BIN)/pytest -m "heavy and not unproven" -rs --timeout=1800 || [ $$? -eq 5 ]
-
-test-unproven: setup zip  ## tests that nobody has yet seen pass from start to end; each loses the mark when it has
-	@$(BIN)/python tools/heavy.py
-	@SPINDLE_QUICK=1 $(BIN)/pytest -m unproven -rs --timeout=3000
+	@SPINDLE_QUICK=1 $(BIN)/pytest -m heavy -rs --timeout=1800 || [ $$? -eq 5 ]
 
 check: setup  ## ruff format and lint, strict mypy on lib and jobs
 	@$(BIN)/ruff format --check -q . || { $(BIN)/ruff format --diff . ; exit 1; }

@@ -376,7 +376,7 @@ def broken_off(crawl: Crawl, name: str, patched: pytest.MonkeyPatch, target: Any
             crawl.run(THIRD, name)
 
 
-@pytest.mark.unproven
+@pytest.mark.heavy
 def test_a_turn_that_dies_at_every_step_ends_as_a_clean_one(
     crawl: Crawl, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

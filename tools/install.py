@@ -11,7 +11,9 @@ import hashlib
 import os
 import re
 import shutil
+import ssl
 import stat
+import struct
 import subprocess
 import sys
 import venv
@@ -20,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MIN_JAVA = 17  # Spark 4's floor
+CA_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+STORE_PASSWORD = "changeit"  # Java's custom; the file holds nothing secret
 
 
 class SetupError(Exception):
@@ -124,9 +128,35 @@ def install_java(python: Path, home: Path, lock: Path) -> None:
         "#!/bin/sh\n# Drops --add-modules=jdk.incubator.vector, which this trimmed runtime does not have.\n"
         'n=$#\nwhile [ "$n" -gt 0 ]; do\n  a=$1; shift; n=$((n - 1))\n'
         '  [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"\ndone\n'
-        f'exec "{runtime}/bin/java" "$@"\n'
+        f'exec "{runtime}/bin/java" {trust(home / "java" / "cacerts")} "$@"\n'
     )
     wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def trust(store: Path) -> str:
+    """Options that let the bundled runtime trust whom this machine trusts: it brings a list of its own, which knows
+    nothing of the authority of a company's proxy or mirror."""
+    files = [os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *CA_BUNDLES]
+    bundle = next((Path(file) for file in files if file and Path(file).is_file()), None)
+    if bundle is None:
+        return ""
+    found = re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", bundle.read_text("latin-1"), re.S)
+    store.write_bytes(java_key_store([ssl.PEM_cert_to_DER_cert(text) for text in found]))
+    return f'"-Djavax.net.ssl.trustStore={store}" -Djavax.net.ssl.trustStorePassword={STORE_PASSWORD}'
+
+
+def java_key_store(certificates: list[bytes]) -> bytes:
+    """A JKS file of trusted certificates (DER): big-endian magic, version 2, count; for each the tag 2, alias, date,
+    type and bytes; then SHA-1 over password, a fixed phrase and all that (sun.security.provider.JavaKeyStore)."""
+
+    def text(value: str) -> bytes:
+        return struct.pack(">H", len(value)) + value.encode()
+
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, certificate in enumerate(certificates):
+        body += struct.pack(">I", 2) + text(f"ca{number}") + struct.pack(">Q", 0) + text("X.509")
+        body += struct.pack(">I", len(certificate)) + certificate
+    return body + hashlib.sha1(STORE_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body).digest()
 
 
 def output(command: list[str | Path]) -> str:

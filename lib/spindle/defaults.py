@@ -12,6 +12,11 @@ def shipped_text(name: str) -> str:
     return resources.files("spindle").joinpath(name).read_text(encoding="utf-8")
 
 
+def shipped_names(folder: str) -> list[str]:
+    """Names of the files in a shipped folder, sorted."""
+    return sorted(entry.name for entry in resources.files("spindle").joinpath(folder).iterdir() if entry.is_file())
+
+
 def default_layer() -> Layer:
     """The first layer of any configuration: the defaults with their reasons."""
     return parse_toml(shipped_text("conf/spindle.toml"), "conf/spindle.toml")

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle import runner, schema, tables, urls
+from spindle.defaults import shipped_names, shipped_text
 from spindle.errors import InputError, UrlRejected
 from spindle.segments import SegmentId, State
 from spindle.session import open_session
@@ -35,6 +37,7 @@ STATS = {
 def sql(argv: Sequence[str]) -> int:
     parser = _parser("sql", "Ask the tables a question in SQL; every table is a view of its own name.")
     parser.add_argument("query", nargs="?", help="the SQL text; without it, it is read from standard input")
+    parser.add_argument("--init", action="store_true", help="print the SQL that makes these views in another session")
     parser.add_argument("--rows", type=int, default=1000, metavar="N", help="rows shown at most (default 1000)")
     return runner.main("sql", parser, _sql, argv)
 
@@ -42,22 +45,41 @@ def sql(argv: Sequence[str]) -> int:
 def _sql(options: argparse.Namespace) -> int:
     from pyspark.errors import AnalysisException, ParseException
 
+    if options.init:
+        print(initial_sql(tables.hadoop_uri(options.warehouse)))
+        return 0
     warehouse = _open(options)
-    register(warehouse)
     query = sys.stdin.read() if options.query is None else options.query
+    register(warehouse, query)
     try:
         frame = warehouse.spark.sql(query.strip().rstrip(";"))
         _print(frame.limit(options.rows) if options.rows >= 0 else frame)
     except (ParseException, AnalysisException) as error:
         text = str(error).split("JVM stacktrace")[0].strip()
-        raise InputError(f"{text}\nTables: {', '.join(schema.TABLES)}") from None
+        raise InputError(f"{text}\nTables: {', '.join(schema.TABLES)}\nViews: {', '.join(views())}") from None
     return 0
 
 
-def register(warehouse: Warehouse) -> None:
-    """Makes each table a temporary view of its own name."""
+def register(warehouse: Warehouse, query: str = "") -> None:
+    """Makes each table a temporary view of its own name, and the views of `sql/` that a query names."""
     for table in schema.TABLES:
         warehouse.read(table).createOrReplaceTempView(table)
+    for name, statement in views().items():
+        if re.search(rf"\b{name}\b", query, re.IGNORECASE):
+            warehouse.spark.sql(statement)
+
+
+def views() -> dict[str, str]:
+    """The views that come with Spindle: name -> the statement that makes it. Each is a file of `sql/` that opens with
+    the question it answers."""
+    texts = {name.removesuffix(".sql"): shipped_text(f"sql/{name}") for name in shipped_names("sql")}
+    return {name: text.split(";\n")[0] for name, text in texts.items() if name != "tables"}
+
+
+def initial_sql(uri: str) -> str:
+    """What `spark-sql -i` reads to have the tables and views of one warehouse."""
+    text = shipped_text("sql/tables.sql").replace("${warehouse}", uri)
+    return text + "\n".join(f"\n{statement};" for statement in views().values())
 
 
 def stats(argv: Sequence[str]) -> int:

@@ -1,0 +1,10 @@
+-- Which pages show their content only to a browser?
+-- For a headless tier; Spindle itself runs no scripts.
+CREATE OR REPLACE TEMPORARY VIEW needs_js AS
+SELECT p.host, p.url, p.title, p.word_count, p.segment
+FROM pages p
+JOIN urls u ON u.url_key = p.url_key AND u.last_segment = p.segment
+WHERE p.needs_js
+ORDER BY p.host, p.url;
+
+SELECT * FROM needs_js;
