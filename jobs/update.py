@@ -19,7 +19,7 @@ import pyarrow as pa
 from spindle import facts, inlinks, priority, runner, schema, tables
 from spindle.config import Settings, from_json
 from spindle.runner import Turn
-from spindle.segments import State, advance
+from spindle.segments import SegmentId, State, advance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -198,8 +198,8 @@ def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, Any]:
     return {"score": score, "priority": priority.level_sql(score, settings.generate.levels)}
 
 
-def host_rows(fetches: DataFrame, listed: DataFrame, turn: Turn) -> DataFrame:
-    """What this segment learned of each host it spoke to, one row a host."""
+def host_rows(fetches: DataFrame, listed: DataFrame) -> DataFrame:
+    """What was learned of each host that was spoken to, one row a host."""
     domains = listed.select("host", "domain").distinct()
     tried = fetches.filter("outcome <> 'not_reached'").join(domains, "host", "left")
     network = "outcome IN ('timeout', 'dns_error', 'tls_error', 'connect_error')"
@@ -304,6 +304,25 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     return warehouse.read("links").filter(f"segment IN ({names}) AND dst_{tables.in_buckets(span)}"), upto
 
 
+def also_spoken_to(turn: Turn, fetches: DataFrame, listed: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The fetches and the list of this segment, with those of segments of the range that expired since the last turn:
+    they change no URL, but what their journals say of hosts still counts (DESIGN invariant 5)."""
+    warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
+    mark, entries = watermark(turn), warehouse.ledger.entries()
+    lapsed = [e for e in entries if e.state is State.EXPIRED and e.seq > mark]
+    here = [e.segment for e in lapsed if e.bucket_lo < span.stop and span.start < e.bucket_hi]
+    folders = [f"{SegmentId.parse(name).folder}/journal/" for name in here]
+    parts = [name for folder in folders for name in warehouse.store.list(folder) if name.endswith(".jsonl")]
+    if not parts:
+        return fetches, listed
+    ddl = "type STRING, " + schema.TABLES["fetches"].replace(" NOT NULL", "")
+    records = warehouse.spark.read.schema(ddl).json([f"{warehouse.uri}/{part}" for part in parts])
+    spoken = records.filter("type = 'fetch'").filter(tables.in_buckets(span)).select(*schema.columns("fetches"))
+    names = ", ".join(f"'{name}'" for name in here)
+    old = warehouse.read("fetchlist").filter(f"segment IN ({names})")
+    return fetches.unionByName(spoken), listed.select("host", "domain").unionByName(old.select("host", "domain"))
+
+
 def watermark(turn: Turn) -> int:
     """The ledger's place up to which all buckets of the range have folded their links; 0 where one never did."""
     span = turn.segment.buckets(turn.warehouse.buckets)
@@ -328,7 +347,7 @@ def run(turn: Turn) -> dict[str, float]:
     pages, few = turn.rows("pages").select("url_key", "simhash"), turn.is_small()
     with runner.kept(few=few) as keep:  # each of these is used several times, and a batch is small beside the table
         events = keep(events_of(fetches, pages))
-        merge_hosts(turn, keep(host_rows(fetches, listed, turn)))
+        merge_hosts(turn, keep(host_rows(*also_spoken_to(turn, fetches, listed))))
         links, upto = links_into(turn)
         urls = warehouse.read_range("urls", turn.segment)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,10 +119,23 @@ def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
         fetches.append(fetched_row(rows.get(url) or url_row(url), SEGMENT, "ok", **hop | facts))
     add(warehouse, "fetches", fetches)
     add(warehouse, "links", [link_row(src, dst, SEGMENT, depth, **more) for src, dst, depth, more in LINKS])
+    expire(warehouse, fetched_row(rows["http://a.test/left"], "x.1of1", "ok", next_ok_at=ago(-50), ip="192.0.2.9"))
     turn = open_turn(warehouse, SEGMENT, settings_of())
     for state in (State.GENERATED, State.FETCHED, State.PARSED):
         turn.entry = warehouse.ledger.move(SEGMENT, state, 1.0)
     return warehouse, turn
+
+
+def expire(warehouse: Warehouse, fetch: Row) -> None:
+    """A segment whose fetch was under way when its lease ran out: there is a journal, and nothing else."""
+    turn = open_turn(warehouse, fetch["segment"], settings_of())
+    record = {name: value for name, value in fetch.items() if value is not None} | {
+        "type": "fetch",
+        "host": "left.test",
+    }
+    line = json.dumps(record, default=lambda at: at.isoformat())
+    warehouse.store.put(f"{turn.segment.folder}/journal/00000-0001-00001.jsonl", line.encode())
+    warehouse.ledger.move(fetch["segment"], State.EXPIRED, 1.0)
 
 
 def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +238,10 @@ def check_urls(after: dict[str, Row]) -> None:
 
 
 def check_hosts(after: dict[str, Row]) -> None:
-    assert set(after) == {"a.test", "down.test", "known.test"}, "hosts that nobody asked get no row"
+    assert set(after) == {"a.test", "down.test", "known.test", "left.test"}, "hosts that nobody asked get no row"
+    left = after["left.test"]
+    assert (left["outcomes"], left["fetched_today"], left["ip"]) == ({"ok": 1}, 1, "192.0.2.9"), "of an expired journal"
+    assert utc(left["next_ok_at"]) == ago(-50)
     asked = Counter(outcome for outcome, _ in FETCHES.values() if outcome not in ("timeout", "not_reached"))
     asked["ok"] += len(HOPS)
     host = after["a.test"]
