@@ -210,9 +210,10 @@ def test_every_query_runs_on_a_new_warehouse(spark: SparkSession, tmp_path: Path
     """Analysed against the real tables, all of which are there from the start; empty ones answer at once."""
     from spindle.cli.ask import register
 
-    register(tables.create(spark, str(tmp_path / "warehouse"), 4, {}))
+    warehouse = tables.create(spark, str(tmp_path / "warehouse"), 4, {})
     assert len(queries()) >= 5
     for query in queries():
+        register(warehouse, query)
         spark.sql(query).collect()
 
 

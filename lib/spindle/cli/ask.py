@@ -61,7 +61,7 @@ def _sql(options: argparse.Namespace) -> int:
 
 
 def register(warehouse: Warehouse, query: str = "") -> None:
-    """Makes each table a temporary view of its own name, and the views of `sql/` that a query names."""
+    """Makes the tables temporary views of their own names, and the views of `sql/` that a query names."""
     for table in schema.TABLES:
         warehouse.read(table).createOrReplaceTempView(table)
     for name, statement in views().items():
