@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from rows import NOW, Row, ago, fetched_row, frame, host_row, link_row, url_row
+from rows import NOW, Row, ago, fetched_row, frame, host_row, link_row, new_warehouse, url_row
 from spindle import schema
+from spindle.cli import ask
 from spindle.cli.ask import initial_sql, views
 from spindle.defaults import shipped_text
 
@@ -122,6 +124,17 @@ def test_each_view_is_asked_here_and_opens_with_its_question() -> None:
     assert {row[0].split()[0] for row in EXPECTED} == set(views())
     for name in views():
         assert shipped_text(f"sql/{name}.sql").splitlines()[0].rstrip(")").endswith(("?", "no row.")), name
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM nowhere", "SELEC 1", "SELECT nothing FROM urls", ""])
+def test_a_query_that_makes_no_sense_is_told_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], query: str
+) -> None:
+    new_warehouse(spark, tmp_path / "w")
+    assert ask.sql(["--warehouse", str(tmp_path / "w"), query]) == 2
+    told = capfd.readouterr().err
+    assert told.startswith("spindle sql: [") and "Views: broken_links, crawl_overview" in told
+    assert not any(word in told for word in ("Traceback", "org.apache", "'Project", '"ts"'))
 
 
 def test_another_session_gets_all_tables_and_views_of_one_warehouse() -> None:

@@ -73,6 +73,7 @@ def _answer_interrupts() -> None:
     """Lets Ctrl-C raise KeyboardInterrupt and nothing else. PySpark's own handler first asks the JVM to stop, over the
     connection that is in the middle of a call, and py4j logs a stack trace for each call that is cut off."""
     logging.disable(logging.NOTSET)
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # logs each failed query with the stack of the JVM
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupt)
 

@@ -55,7 +55,7 @@ def _sql(options: argparse.Namespace) -> int:
         frame = warehouse.spark.sql(query.strip().rstrip(";"))
         _print(frame.limit(options.rows) if options.rows >= 0 else frame)
     except (ParseException, AnalysisException) as error:
-        text = str(error).split("JVM stacktrace")[0].strip()
+        text = str(error).split("JVM stacktrace")[0].split("\n'")[0].strip()  # without the plan that follows
         raise InputError(f"{text}\nTables: {', '.join(schema.TABLES)}\nViews: {', '.join(views())}") from None
     return 0
 
