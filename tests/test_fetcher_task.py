@@ -22,9 +22,10 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from loopback import Fetched, Site, listing_row, run
-from spindle import schema, urls
+from spindle import inbox, schema, urls
 from spindle.fetcher import client, course, visit
 from spindle.store import open_store
+from spindle.wishes import What
 
 
 @pytest.fixture
@@ -861,42 +862,45 @@ def quick_poll(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def during(
-    site: Site, tmp_path: Path, pages: list[str], settings: Any, *acts: tuple[float, str, bytes | None]
+    site: Site,
+    tmp_path: Path,
+    pages: list[str],
+    settings: Any,
+    *acts: tuple[float, What, str | None, str | None],
+    **more: Any,
 ) -> Fetched:
-    """Run a task while files under control/ are written (or removed: None) at the given seconds."""
+    """Run a task while wishes (what, host, value) are made at the given seconds."""
     store = open_store(tmp_path)
 
     def act() -> None:
         began = time.monotonic()
-        for at, name, content in acts:
+        for at, what, host, value in acts:
             time.sleep(max(0.0, began + at - time.monotonic()))
-            if content is None:
-                store.delete(name)
-            else:
-                store.put(name, content)
+            inbox.write(store, what, at="2026-12-01T00:00:00Z", who="me", host=host, value=value)
 
     thread = threading.Thread(target=act)
     thread.start()
     try:
-        return run(site, pages, settings, root=tmp_path)
+        return run(site, pages, settings, root=tmp_path / "segment", ear=inbox.Ear(store), **more)
     finally:
         thread.join()
 
 
 @pytest.mark.usefixtures("quick_poll")
-def test_stop_drains_the_task(site: Site, tmp_path: Path) -> None:
+def test_stop_drains_the_task_of_its_segment_and_no_other(site: Site, tmp_path: Path) -> None:
     pages = [site.url(f"/{n}") for n in range(200)]
-    found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)), (0.5, "control/stop", b""))
+    acts = (0.0, What.STOP, None, "other.1of1"), (0.5, What.STOP, None, "t.1of1")
+    found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)), *acts)
     counts = Counter(found.outcomes.values())
     assert found.manifest["stopped"] == "stop"
     assert counts["not_reached"] > 150
-    assert counts["not_found"] == len(site.paths())
+    assert counts["not_found"] == len(site.paths()) > 0
 
 
 @pytest.mark.usefixtures("quick_poll")
 def test_pause_holds_everything_and_ends(site: Site, tmp_path: Path) -> None:
     pages = [site.url(f"/{n}", host) for n in range(8) for host in ("h.test", "g.test")]
-    acts = (0.3, "control/pause", b""), (1.6, "control/pause", None)
+    acts = (0.3, What.PAUSE, None, None), (1.6, What.RESUME, None, None)
     found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)), *acts)
     assert set(found.outcomes.values()) == {"not_found"}
     starts = sorted(request.started for request in site.requests)
@@ -906,8 +910,8 @@ def test_pause_holds_everything_and_ends(site: Site, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("quick_poll")
 def test_a_block_takes_effect_while_the_task_runs(site: Site, tmp_path: Path) -> None:
     pages = [site.url(f"/{n}", host) for n in range(30) for host in ("h.test", "g.test")]
-    word = json.dumps({"h.test": {"block": True}}).encode()
-    found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)), (0.5, "control/hosts.json", word))
+    act = (0.5, What.BLOCK, "h.test", None)
+    found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)), act)
     blocked = [row for row in found.pages if row["host"] == "h.test"]
     assert Counter(row["outcome"] for row in blocked)["not_reached"] > 10
     assert {row["error"] for row in blocked if row["outcome"] == "not_reached"} == {"blocked"}
@@ -919,8 +923,9 @@ def test_a_block_takes_effect_while_the_task_runs(site: Site, tmp_path: Path) ->
 def test_a_limit_and_a_pause_of_one_host(site: Site, tmp_path: Path) -> None:
     pages = [site.url(f"/{n}", host) for n in range(6) for host in ("h.test", "g.test")]
     words = [
-        (0.2, "control/hosts.json", json.dumps({"h.test": {"limit_delay_s": 0.5}, "g.test": {"pause": True}}).encode()),
-        (1.5, "control/hosts.json", json.dumps({"h.test": {"limit_delay_s": 0.5}}).encode()),
+        (0.2, What.LIMIT, "h.test", "0.5"),
+        (0.2, What.PAUSE, "g.test", None),
+        (1.5, What.RESUME, "g.test", None),
     ]
     found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)), *words)
     assert set(found.outcomes.values()) == {"not_found"}
@@ -928,19 +933,32 @@ def test_a_limit_and_a_pause_of_one_host(site: Site, tmp_path: Path) -> None:
     assert max(site.gaps("g.test")) > 0.8
 
 
+def test_what_stood_before_the_task_holds_from_its_first_request(site: Site, tmp_path: Path) -> None:
+    """And the later wish counts more than the table: what an operator resumed is not paused by an old row."""
+    pages = [site.url(f"/{n}", host) for n in range(4) for host in ("h.test", "g.test", "i.test", "j.test")]
+    store = open_store(tmp_path)
+    for what, host, value in (
+        (What.BLOCK, "h.test", None),
+        (What.LIMIT, "g.test", "0.3"),
+        (What.RESUME, "i.test", None),
+        (What.UNLIMIT, "j.test", None),
+    ):
+        inbox.write(store, what, at="2026-12-01T00:00:00Z", who="me", host=host, value=value)
+    hosts = {"i.test": {"paused": True}, "j.test": {"limit_delay_s": 30.0}}
+    found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.05)), hosts=hosts)
+    assert site.paths("h.test") == []
+    assert {row["error"] for row in found.pages if row["host"] == "h.test"} == {"blocked"}
+    assert min(site.gaps("g.test")) >= 0.3
+    assert len(site.paths("i.test")) == len(site.paths("j.test")) == 4
+
+
 @pytest.mark.usefixtures("quick_poll")
 def test_a_word_that_cannot_be_read_changes_nothing(site: Site, tmp_path: Path) -> None:
     pages = [site.url(f"/{n}") for n in range(8)]
-    for word in (b"{", b"[1]", b'{"h.test": 7}'):
-        site.requests.clear()
-        found = during(
-            site,
-            tmp_path / word.hex(),
-            pages,
-            site.settings(polite(min_delay_s=0.1)),
-            (0.1, "control/hosts.json", word),
-        )
-        assert set(found.outcomes.values()) == {"not_found"}
+    for number, word in enumerate((b"{", b"[1]", b'{"what": "block", "host": 7}', b'{"what": "limit"}')):
+        open_store(tmp_path).put(f"inbox-files/{number + 1:09d}.json", word)
+    found = during(site, tmp_path, pages, site.settings(polite(min_delay_s=0.1)))
+    assert set(found.outcomes.values()) == {"not_found"}
 
 
 @pytest.mark.usefixtures("quick_poll")

@@ -21,7 +21,7 @@ LIB, JOBS = ROOT / "lib" / "spindle", ROOT / "jobs"
 #: Values in, values out. Modules that these import belong to the ring too (see `ring`).
 PURE = {
     *("errors", "config", "schema", "urls", "scope", "robots", "charset", "html", "sitemap", "fingerprint"),
-    *("outcome", "lifecycle", "recrawl", "priority", "selector", "politeness", "warc"),
+    *("outcome", "lifecycle", "recrawl", "priority", "selector", "politeness", "warc", "wishes"),
 }
 #: One door to each outside thing: package -> modules that may import it, and who else.
 DOORS = {

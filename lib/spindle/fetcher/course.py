@@ -19,16 +19,16 @@ from spindle.errors import SpindleError
 from spindle.fetcher.archive import Archive
 from spindle.fetcher.books import Books, HostBook
 from spindle.fetcher.client import Client
-from spindle.fetcher.control import NO_WISH, POLL_S, Control, HostWish, read_control
 from spindle.fetcher.journal import Journal, Row
 from spindle.fetcher.listing import Around, Behind, Listing, host_state
 from spindle.fetcher.rows import Origin, Page, fetch_row, iso
 from spindle.fetcher.suspects import Suspects
 from spindle.fetcher.tally import Tally
-from spindle.fetcher.visit import Item, Visits
+from spindle.fetcher.visit import POLL_S, Item, Visits
 from spindle.outcome import Outcome
 from spindle.politeness import BackTier, HostState, Ready, Wait, gap_s
 from spindle.store import Store
+from spindle.wishes import NO_WORD, HostWord, Word
 
 TICK_S = 1.0
 
@@ -64,7 +64,7 @@ class Course:
         self._alarm_at = math.inf
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
-        self._control = Control()
+        self._ear, self._word = around.ear, Word()
         self._began = self._ticked = self._clock()
         self._stop_at = self._began + settings.fetch.window_s
         self._tail_since: float | None = None
@@ -144,6 +144,7 @@ class Course:
     async def run(self) -> None:
         """Fetch until nothing is left or a reason to stop has come; raises what broke the task itself."""
         self._loop = asyncio.get_running_loop()
+        self._obey(await asyncio.to_thread(self._ear.listen))
         keeper, over = asyncio.create_task(self._keep_house()), asyncio.create_task(self._over.wait())
         self._pump()
         self._end_if_idle()
@@ -180,7 +181,7 @@ class Course:
 
     def _take(self) -> Ready[Item] | None:
         """The next host that is due; otherwise arms the alarm, or ends the task when nothing can come any more."""
-        if self.stopped is not None or self._failure is not None or self._control.pause:
+        if self.stopped is not None or self._failure is not None or self._word.pause:
             return None
         now = self._clock()
         if now >= self._stop_at:
@@ -254,7 +255,7 @@ class Course:
             self._ticked = now
             self._heartbeat()
             if now - asked_at >= POLL_S:
-                self._obey(await asyncio.to_thread(read_control, self._store))
+                self._obey(await asyncio.to_thread(self._ear.listen))
                 asked_at = now
             if now - sealed_at >= self._limits.seal_interval_s or self._journal.warc_bytes >= self._limits.seal_bytes:
                 await self._journal.seal()
@@ -275,22 +276,21 @@ class Course:
         if now >= self._stop_at:
             self.stop("window")
 
-    def _obey(self, control: Control) -> None:
-        before, self._control = self._control, control
-        self._visits.wishes = control.hosts
-        if control.stop:
+    def _obey(self, word: Word) -> None:
+        before, self._word = self._word, word
+        self._visits.wishes = word.hosts
+        if self._origin.segment in word.stop:
             self.stop("stop")
-        for host in before.hosts.keys() | control.hosts.keys():
-            if host in self._books.hosts:
-                self._obey_host(host, before.hosts.get(host, NO_WISH), control.hosts.get(host, NO_WISH))
+        for host in word.hosts.keys() & self._books.hosts.keys():
+            self._obey_host(host, before.hosts.get(host, NO_WORD), word.hosts[host])
 
-    def _obey_host(self, host: str, before: HostWish, wish: HostWish) -> None:
+    def _obey_host(self, host: str, before: HostWord, word: HostWord) -> None:
         book = self._books.hosts[host]
-        if wish.block:
+        if word.block:
             self._visits.release_all(host, "blocked")
-        if wish.limit_delay_s != before.limit_delay_s:
-            self._tier.set_limit(host, book.limit_delay_s if wish.limit_delay_s is None else wish.limit_delay_s)
-        if (wish.pause or before.pause) and not book.origins & self._visits.gate.pending:
+        if (word.limited, word.limit_delay_s) != (before.limited, before.limit_delay_s):
+            self._tier.set_limit(host, book.limit_delay_s if word.limited is None else word.limit_delay_s)
+        if (word.pause or word.pause != before.pause) and not book.origins & self._visits.gate.pending:
             self._tier.hold(host, self._visits.paused_until(host))
 
     async def _report(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from spindle.fetcher.journal import Place, Row
 from spindle.fetcher.rows import as_seconds
+from spindle.inbox import Ear
 from spindle.outcome import Outcome
 from spindle.politeness import HostState
 
@@ -50,8 +51,8 @@ class Around:
 
     `clock`: seconds since the epoch, never running backwards. `scope`: whether a redirect hop is wanted.
     `read_earlier`: the beginning of a record of an earlier segment; `folder`: this segment's, from the warehouse, which
-    is where such places, and those that revisit records name, count from. `mark`: see `suspects`; `heartbeat` is called
-    about once a second while the loop moves.
+    is where such places, and those that revisit records name, count from. `mark`: see `suspects`; `ear` hears what
+    operators say; `heartbeat` is called about once a second while the loop moves.
     """
 
     clock: Callable[[], float] = field(default_factory=steady_clock)
@@ -60,6 +61,7 @@ class Around:
     read_earlier: ReadEarlier | None = None
     folder: str = ""
     mark: Path | None = None
+    ear: Ear = field(default_factory=Ear)
     heartbeat: Callable[[], None] = lambda: None
 
 

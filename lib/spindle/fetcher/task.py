@@ -27,6 +27,7 @@ from spindle.fetcher.listing import Around, Listing
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
 from spindle.fetcher.suspects import Suspects, Watchdog, left_behind, mark_path
+from spindle.inbox import Ear
 from spindle.scope import Scope, trap_reason
 from spindle.segments import SegmentId
 from spindle.store import Store, open_store
@@ -71,6 +72,7 @@ def run_task(
             read_earlier=read_earlier,
             folder=folder,
             mark=mark_path(root, segment, task),
+            ear=Ear(warehouse),
             heartbeat=watchdog.beat,
         )
         store = open_store(f"{root.rstrip('/')}/{folder}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from spindle import urls
 from spindle.config import Settings
@@ -17,7 +17,6 @@ from spindle.fetcher.answer import Answer
 from spindle.fetcher.archive import Archive
 from spindle.fetcher.books import Books
 from spindle.fetcher.client import Client
-from spindle.fetcher.control import NO_WISH, POLL_S, HostWish
 from spindle.fetcher.gate import Gate, Probe, first_probe
 from spindle.fetcher.journal import Row
 from spindle.fetcher.rows import (
@@ -38,8 +37,11 @@ from spindle.fetcher.suspects import Suspects
 from spindle.outcome import NETWORK_CLASS, Outcome
 from spindle.politeness import BackTier, Signal, retry_after_s
 from spindle.urls import Normalizer
+from spindle.wishes import NO_WORD, HostWord
 
 Item = Page | Probe
+
+POLL_S = 5.0  # an operator's word takes effect within 60 s; asking is cheap
 
 _BREATH = 200  # rows without a request, in a row, before the loop may see to others
 
@@ -70,7 +72,7 @@ class Visits:
         self._wanted = wanted_types(settings.fetch)
         self._requestless = 0
         self.gate = Gate(settings.robots, settings.agent.token, self._normalizer, settings.fetch.max_decode_ratio)
-        self.wishes: dict[str, HostWish] = {}
+        self.wishes: Mapping[str, HostWord] = {}
         self.stopping = False
 
     async def serve(self, host: str, item: Item) -> None:
@@ -95,8 +97,8 @@ class Visits:
         else:
             await self._fetch(host, item)
 
-    def wish(self, host: str) -> HostWish:
-        return self.wishes.get(host, NO_WISH)
+    def wish(self, host: str) -> HostWord:
+        return self.wishes.get(host, NO_WORD)
 
     def paused_until(self, host: str) -> float:
         """A pause is renewed at each poll until it is lifted."""
