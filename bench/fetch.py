@@ -137,6 +137,33 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+#: Of a profile's line (file and function) the first that occurs names the part.
+PARTS = {
+    "the kernel: send, connect, receive, poll, files": ("_socket.socket", "select.epoll", "posix.", "_io."),
+    "deflate and CRC (isal)": ("isal",),
+    "SHA-256": ("_hashlib",),
+    "aiohttp, yarl": ("/aiohttp/", "/yarl/", "/multidict/"),
+    "asyncio": ("/asyncio/", "_asyncio", "_contextvars"),
+    "politeness": ("spindle/politeness",),
+    "WARC records": ("spindle/warc", "fetcher/archive", "mmh3"),
+    "rows and journal": ("fetcher/rows", "fetcher/journal", "fetcher/tally", "msgspec"),
+    "client and wire": ("fetcher/client", "fetcher/wire", "fetcher/answer"),
+    "course, visits, books, blame, robots": ("spindle/fetcher", "spindle/robots", "spindle/urls"),
+}
+
+
+def _shares(stats: Any) -> list[tuple[float, str]]:
+    """Own time by part, largest first; built-ins that serve everywhere (len, max, join) are not told apart."""
+    spent: dict[str, float] = {}
+    for (file, _, function), (_, _, own, _, _) in stats.stats.items():
+        name = f"{file} {function}"
+        part = next(
+            (part for part, marks in PARTS.items() if any(mark in name for mark in marks)), "built-ins, the rest"
+        )
+        spent[part] = spent.get(part, 0.0) + own
+    return sorted(((own / sum(spent.values()), part) for part, own in spent.items()), reverse=True)
+
+
 def client(args: argparse.Namespace) -> None:
     """One measured client; prints CPU seconds, wall seconds, bytes and peak memory."""
     import gc
@@ -157,7 +184,9 @@ def client(args: argparse.Namespace) -> None:
 
         profile = cProfile.Profile()
         size = profile.runcall(task, args)
-        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(45)
+        stats = pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime")
+        stats.print_stats(45)
+        print("\n".join(f"{share:6.1%}  {part}" for share, part in _shares(stats)), file=sys.stderr)
     else:
         size = task(args)
     spent = args.spent if args.spent is not None else _cpu() - start

@@ -23,7 +23,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from loopback import Fetched, Site, listing_row, run
 from spindle import inbox, schema, urls
-from spindle.fetcher import client, course, visit
+from spindle.fetcher import course, visit, wire
 from spindle.store import open_store
 from spindle.wishes import What
 
@@ -837,7 +837,7 @@ def test_running_out_of_sockets_is_charged_to_nobody(site: Site, monkeypatch: py
         return real(*args, **options)
 
     site.page("/a", "x")
-    monkeypatch.setattr(client.socket, "socket", scarce)
+    monkeypatch.setattr(wire.socket, "socket", scarce)
     found = run(site, [site.url("/a")], site.settings(polite(host_failures=1)))
     assert found.outcomes == {site.url("/a"): "ok"}
     assert found.manifest["counts"]["out_of_sockets"] == 3

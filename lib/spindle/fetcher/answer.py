@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import ssl
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
@@ -54,13 +55,13 @@ class Answer:
         return None if found is None else found.decode("latin-1")
 
 
-def note_head(answer: Answer, response: aiohttp.ClientResponse) -> int:
-    """Take over status line and headers; the size of the latter in bytes."""
-    version = response.version or aiohttp.HttpVersion11
-    reason = (response.reason or "").encode("utf-8", "surrogateescape")
-    answer.status = response.status
-    answer.status_line = b"HTTP/%d.%d %d %b" % (version.major, version.minor, response.status, reason)
-    answer.headers, fields, size = response.raw_headers, answer.fields, 0
+def note_head(answer: Answer, message: Any) -> int:
+    """Take over status line and headers of aiohttp's RawResponseMessage; the size of the latter in bytes."""
+    version = message.version
+    reason = (message.reason or "").encode("utf-8", "surrogateescape")
+    answer.status = message.code
+    answer.status_line = b"HTTP/%d.%d %d %b" % (version.major, version.minor, message.code, reason)
+    answer.headers, fields, size = message.raw_headers, answer.fields, 0
     for name, value in answer.headers:
         lower = name.lower()
         fields[lower] = fields[lower] + b", " + value if lower in fields else value
@@ -98,7 +99,7 @@ def _outcome_of(error: Exception) -> Outcome:
         return Outcome.TLS_ERROR
     if isinstance(error, TimeoutError):
         return Outcome.TIMEOUT
-    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError | HttpProcessingError):
+    if isinstance(error, aiohttp.ClientPayloadError | HttpProcessingError):
         return Outcome.PROTOCOL_ERROR
     if isinstance(error, aiohttp.ClientConnectionError | OSError):
         return Outcome.CONNECT_ERROR
@@ -108,5 +109,5 @@ def _outcome_of(error: Exception) -> Outcome:
 def _text_of(error: Exception) -> str:
     """One short line without addresses of objects; the cause where it says more."""
     cause = getattr(error, "os_error", None) or error.__cause__ or error
-    text = getattr(error, "message", "") if isinstance(error, aiohttp.ClientResponseError) else str(cause)
+    text = getattr(error, "message", "") if isinstance(error, HttpProcessingError) else str(cause)
     return " ".join(f"{type(error).__name__}: {text}".split())[:300]

@@ -2,32 +2,27 @@
 
 This file decides how a request is sent and bounded (deadlines, rate, sizes) and translates every foreign error into an
 outcome; it never raises for what a server did. It follows no redirect, keeps no cookie and repeats nothing: when and
-what to fetch is the task's business. Cheapest settings of aiohttp as measured in research/fetch.md section 1.
+what to fetch is the task's business. How bytes travel is `wire`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
-import asyncio.sslproto
-import socket
-import ssl
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
 from typing import Any
 
 import aiohttp
-import yarl
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.tracing import Trace
 
 from spindle.coding import ACCEPT_ENCODING
 from spindle.config import FetchSettings, Settings
+from spindle.errors import ConfigError
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.answer import Answer, expire, note_head, translate
-from spindle.fetcher.resolver import BlockedAddress, Resolver
+from spindle.fetcher.resolver import Resolver
+from spindle.fetcher.wire import Admit, Exchange, Flight, Goal, Wire, current, goal_of, tls
 from spindle.outcome import Outcome
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.5"
@@ -35,30 +30,7 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.5"
 _RATE_GRACE_S = 10.0  # before a transfer's rate is judged
 _LARGE_BYTES = 1 << 20  # a body beyond this needs one of a few places, so that many of them cannot fill the memory
 _LARGE_BODIES = 8
-_MAX_FIELDS = 256  # header lines of an answer
 
-
-Admit = Callable[[str], bool]  # address -> whether a connection may be opened there now
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A request on its way; times of the monotonic clock."""
-
-    started: float
-    progress: float
-    connected: float | None = None
-    reused: bool = False
-    body_since: float | None = None
-    received: int = 0
-    waiting: bool = False  # for a place among the large bodies; the server is not to blame
-    ip: str | None = None
-    expired: str | None = None
-    admit: Admit | None = None
-    refused: bool = False
-
-
-_flight: ContextVar[_Flight] = ContextVar("flight")  # inherited by the tasks that race for a connection
 
 Wanted = Callable[[int, str | None], bool]  # (status, content type) -> whether to read the body
 
@@ -71,14 +43,15 @@ class Client:
 
     def __init__(self, settings: Settings, resolver: Resolver, rule: AddressRule, clock: Callable[[], float]) -> None:
         self._settings, self._fetch, self._clock = settings, settings.fetch, clock
-        self._flights: dict[asyncio.Task[Any], _Flight] = {}
+        self._flights: dict[asyncio.Task[Any], Flight] = {}
         self._large = asyncio.Semaphore(_LARGE_BODIES)
-        self._connector = _Connector(rule, resolver, settings.fetch)
+        self._wire = Wire(rule, resolver, settings.fetch)
         fixed = {"User-Agent": settings.agent.user_agent, "Accept": ACCEPT, "Accept-Encoding": ACCEPT_ENCODING}
         self._fixed = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
-        self._session = _session(settings.fetch, fixed, self._connector)
+        if not (self._fixed.isascii() and self._fixed.replace("\r\n", "").isprintable()):
+            raise ConfigError(f"agent: {settings.agent.user_agent!r} is no header; printable ASCII only")
         self._lax_hosts = frozenset(host.lower() for host in settings.fetch.tls_unverified_hosts)
-        self._lax = _tls(verify=False) if self._lax_hosts else None
+        self._lax = tls(verify=False) if self._lax_hosts else None
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
@@ -91,7 +64,7 @@ class Client:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
-        await self._session.close()
+        await self._wire.close()
 
     async def get(
         self,
@@ -112,12 +85,10 @@ class Client:
         task = asyncio.current_task()
         assert task is not None
         now = monotonic()
-        flight = self._flights[task] = _Flight(now, now, admit=admit)
-        _flight.set(flight)
-        if last:
-            headers = {**(headers or {}), "Connection": "close"}
+        flight = self._flights[task] = Flight(now, now, admit=admit)
+        current.set(flight)
         try:
-            await self._exchange(answer, flight, headers, max_bytes, wanted)
+            await self._exchange(answer, flight, max_bytes, wanted)
         except asyncio.CancelledError:
             if flight.expired is None:
                 raise
@@ -139,7 +110,7 @@ class Client:
         return answer
 
     def _head_of(self, url: str, headers: Mapping[str, str] | None, last: bool) -> bytes:
-        """The request as aiohttp sends it: faster than asking it, and a test compares the two."""
+        """The bytes of the request, as they are sent and recorded."""
         origin_end = url.index("/", 8)
         host, rest = url[url.index("://") + 3 : origin_end], url[origin_end:]
         more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
@@ -147,42 +118,37 @@ class Client:
             more += "Connection: close\r\n"
         return f"GET {rest} HTTP/1.1\r\nHost: {host}\r\n{self._fixed}{more}\r\n".encode()
 
-    async def _exchange(
-        self,
-        answer: Answer,
-        flight: _Flight,
-        headers: Mapping[str, str] | None,
-        max_bytes: int,
-        wanted: Wanted | None,
-    ) -> None:
-        target = yarl.URL(answer.url, encoded=True)  # byte for byte as normalised
-        checks = self._lax if self._lax and _is_under(target.raw_host or "", self._lax_hosts) else True
-        response = await self._session.get(target, headers=headers, allow_redirects=False, ssl=checks)
+    async def _exchange(self, answer: Answer, flight: Flight, max_bytes: int, wanted: Wanted | None) -> None:
+        exchange = await self._wire.send(self._goal_of(answer.url), answer.request)
         try:
             now = monotonic()
             flight.body_since = flight.progress = now
             answer.ttfb_s = now - flight.started
-            size = note_head(answer, response)
+            size = note_head(answer, exchange.message)
             if size > self._fetch.max_header_bytes:
                 answer.failure, answer.error = Outcome.PROTOCOL_ERROR, f"header of {size} bytes"
                 answer.body_skipped = True
-            elif wanted is not None and not wanted(response.status, answer.header(b"content-type")):
+            elif wanted is not None and not wanted(exchange.message.code, answer.header(b"content-type")):
                 answer.body_skipped = True
             if answer.body_skipped:
-                response.close()
+                exchange.close()
             else:
-                await self._read_body(answer, flight, response, max_bytes)
+                await self._read_body(answer, flight, exchange, max_bytes)
         except BaseException:
-            response.close()
+            exchange.close()
             raise
         else:
-            response.release()
+            exchange.release()
 
-    async def _read_body(
-        self, answer: Answer, flight: _Flight, response: aiohttp.ClientResponse, max_bytes: int
-    ) -> None:
+    def _goal_of(self, url: str) -> Goal:
+        goal = goal_of(url[: url.index("/", 8)], True)
+        if self._lax is not None and _is_under(goal.host, self._lax_hosts):
+            return goal_of(url[: url.index("/", 8)], self._lax)
+        return goal
+
+    async def _read_body(self, answer: Answer, flight: Flight, exchange: Exchange, max_bytes: int) -> None:
         """Collect the body into the answer, cut at `max_bytes`; what has come stays there when reading fails."""
-        content, chunks, held = response.content, [], False
+        content, chunks, held = exchange.body, [], False
         try:
             while chunk := await content.readany():
                 chunks.append(chunk)
@@ -190,7 +156,7 @@ class Client:
                 flight.progress = monotonic()
                 if flight.received > max_bytes:
                     answer.truncated = "length"
-                    response.close()
+                    exchange.close()
                     break
                 if flight.received > _LARGE_BYTES and not held:
                     held = await self._take_place(flight)
@@ -200,7 +166,7 @@ class Client:
             body = b"".join(chunks) if len(chunks) != 1 else chunks[0]
             answer.body = body[:max_bytes]
 
-    async def _take_place(self, flight: _Flight) -> bool:
+    async def _take_place(self, flight: Flight) -> bool:
         """Wait for a place among the large bodies; the wait is taken off the flight's account."""
         flight.waiting, since = True, monotonic()
         try:
@@ -227,7 +193,7 @@ class Client:
                     task.cancel()
 
 
-def _overdue(flight: _Flight, now: float, limits: FetchSettings) -> str | None:
+def _overdue(flight: Flight, now: float, limits: FetchSettings) -> str | None:
     if flight.waiting:
         return None
     if now - flight.started > limits.total_timeout_s:
@@ -243,74 +209,8 @@ def _overdue(flight: _Flight, now: float, limits: FetchSettings) -> str | None:
     return None
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Notes when and where a request got its connection, and refuses addresses when a socket is about to be made."""
-
-    def __init__(self, rule: AddressRule, resolver: Resolver, fetch: FetchSettings) -> None:
-        self._rule, self._sockets_made = rule, 0
-        super().__init__(
-            limit=0,
-            resolver=resolver,
-            use_dns_cache=False,
-            keepalive_timeout=fetch.keep_dead_connections_s,
-            ssl=_tls(fetch.verify_tls),
-            socket_factory=self._make_socket,
-        )
-
-    def _make_socket(self, info: tuple[Any, ...]) -> socket.socket:
-        family, kind, protocol, _, address = info
-        if not self._rule.permits(address[0]):
-            raise BlockedAddress(f"{address[0]}: not a public address")
-        flight = _flight.get()
-        if flight.admit is not None and not flight.admit(address[0]):
-            flight.refused = True
-            raise ConnectionRefusedError(f"{address[0]}: as many requests as it may have")
-        self._sockets_made += 1
-        return socket.socket(family, kind, protocol)
-
-    async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Any:
-        before = self._sockets_made
-        connection = await super().connect(req, traces, timeout)
-        flight = _flight.get()
-        # A kept connection is handed out without a pause, so no other request can have made a socket meanwhile.
-        flight.reused = self._sockets_made == before
-        flight.connected = flight.progress = monotonic()
-        peer = connection.transport.get_extra_info("peername") if connection.transport else None
-        flight.ip = peer[0] if peer else None
-        return connection
-
-
 def _is_under(host: str, parents: frozenset[str]) -> bool:
     """Whether the host, or one it is a subdomain of, is among `parents`."""
     while host not in parents and "." in host:
         host = host.partition(".")[2]
     return host in parents
-
-
-def _tls(verify: bool) -> ssl.SSLContext:
-    """Made for each task, so that SSL_CERT_FILE and the system's authorities count as they are now."""
-    context = ssl.create_default_context()
-    if not verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _session(limits: FetchSettings, headers: Mapping[str, str], connector: _Connector) -> aiohttp.ClientSession:
-    asyncio.sslproto.SSLProtocol.max_size = 32 * 1024  # 256 KiB a connection otherwise
-    session = aiohttp.ClientSession(
-        connector=connector,
-        headers=headers,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-        auto_decompress=False,
-        trust_env=False,
-        max_line_size=limits.max_header_bytes,
-        max_field_size=limits.max_header_bytes,
-        max_headers=_MAX_FIELDS,
-    )
-    # aiohttp repeats a GET by itself when a kept connection was closed: a second hit without the host's gap
-    # (aio-libs/aiohttp#10790). There is no public switch; test_fetcher_client counts the hits.
-    session._retry_connection = False
-    return session
