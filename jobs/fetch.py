@@ -7,12 +7,15 @@ are sealed and goes on. `fetches` and `robots` are functions of the journals, so
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +25,7 @@ from spindle.config import from_json
 from spindle.errors import ConfigError
 from spindle.progress import watch
 from spindle.runner import Turn
-from spindle.segments import State, advance
+from spindle.segments import SegmentId, State, advance, unaccounted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,10 +45,39 @@ def task_rows(listed: DataFrame, hosts: DataFrame, robots: DataFrame) -> DataFra
     return listed_rows.union(known)
 
 
-def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[dict[str, Any]]:
-    """Runs the fetch: one Spark partition a task, hosts whole. The one action; its result is small."""
+def left_by_expired(turn: Turn) -> dict[str, list[str]] | None:
+    """Folder -> sealed journal parts of the expired segments over this range; None: there is no such segment."""
+    span, store = turn.segment.buckets(turn.warehouse.buckets), turn.warehouse.store
+    expired = unaccounted(turn.warehouse.ledger.entries(), span.start, span.stop)
+    folders = [SegmentId.parse(entry.segment).folder for entry in expired]
+    parts = {
+        folder: [name for name in store.list(f"{folder}/journal/") if name.endswith(".jsonl")] for folder in folders
+    }
+    return {folder: [name.removeprefix(f"{folder}/") for name in names] for folder, names in parts.items()} or None
+
+
+def left_rows(turn: Turn, left: Mapping[str, list[str]], listed: DataFrame) -> DataFrame:
+    """What expired segments learned of the listed hosts, as `task_rows`: back-off, Retry-After and crawl-delay hold."""
+    facts = ("next_ok_at", "crawl_delay_s", "backoff_level", "ip")
+    rows = [journal(turn, parts, "fetch", "fetches", folder) for folder, parts in left.items()]
+    told = functools.reduce(lambda one, other: one.union(other), rows).filter("next_ok_at IS NOT NULL")
+    order = "PARTITION BY host ORDER BY ended_at DESC"
+    last = told.selectExpr("host", *facts, f"row_number() OVER ({order}) AS n").filter("n = 1").drop("n")
+    task_of = listed.select("task", "host").distinct()
+    payload = last.selectExpr("host", f"{_ROW_JSON} AS payload").join(task_of, "host")
+    return payload.selectExpr("task", "'left' AS what", "0 AS place", "payload")
+
+
+def manifests(
+    rows: DataFrame, turn: Turn, tasks: int, deadline: float, *, after_expired: bool = False
+) -> list[dict[str, Any]]:
+    """Runs the fetch: one Spark partition a task, hosts whole. The one action; its result is small.
+
+    `after_expired`: a segment over these hosts has expired, and may just have touched any of them.
+    """
     spark = rows.sparkSession
-    work = _worker(turn.settings.to_json(), turn.warehouse.store.root, str(turn.segment), turn.month, deadline)
+    plain = (turn.settings.to_json(), turn.warehouse.store.root, str(turn.segment), turn.month, deadline)
+    work = _worker(*plain, after_expired)
     before = spark.conf.get("spark.sql.adaptive.enabled")
     spark.conf.set("spark.sql.adaptive.enabled", "false")  # AQE may merge or split partitions: hosts must stay whole
     try:
@@ -56,7 +88,7 @@ def manifests(rows: DataFrame, turn: Turn, tasks: int, deadline: float) -> list[
     return [json.loads(row.manifest) for row in found]
 
 
-def _worker(settings_json: str, root: str, segment: str, month: str, deadline: float) -> Any:
+def _worker(settings_json: str, root: str, segment: str, month: str, deadline: float, after_expired: bool) -> Any:
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,10 +97,11 @@ def _worker(settings_json: str, root: str, segment: str, month: str, deadline: f
         told = _told(batches)
         if (first := next(told, None)) is None:
             return
-        task, hosts, robots = first[0], dict[str, Any](), dict[str, Any]()
-        urls = _sorted_out(itertools.chain([first], told), task, hosts, robots)
-        head = list(itertools.islice(urls, 1))  # hosts and robots come before the first URL
-        listing = Listing(itertools.chain(head, urls), hosts, robots, month, deadline)
+        task, known = first[0], Known()
+        urls = _sorted_out(itertools.chain([first], told), task, known)
+        head = list(itertools.islice(urls, 1))  # all that is known comes before the first URL
+        left = known.left if after_expired else None
+        listing = Listing(itertools.chain(head, urls), known.hosts, known.robots, month, deadline, left)
         made = run_task(listing, from_json(settings_json), root, segment, task)
         yield pa.RecordBatch.from_pylist([{"task": task, "manifest": json.dumps(made)}], schema=_MANIFEST)
 
@@ -81,29 +114,37 @@ def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, str, Any]]:
             yield row["task"], row["what"], json.loads(row["payload"])
 
 
-def _sorted_out(
-    told: Iterator[tuple[int, str, Any]], task: int, hosts: dict[str, Any], robots: dict[str, Any]
-) -> Iterator[Any]:
-    """The URLs one by one, never all in memory; what comes before them goes into the dictionaries."""
+@dataclass
+class Known:
+    """What a task is told beside its URLs, by host or origin."""
+
+    hosts: dict[str, Any] = field(default_factory=dict)
+    robots: dict[str, Any] = field(default_factory=dict)
+    left: dict[str, Any] = field(default_factory=dict)
+
+
+def _sorted_out(told: Iterator[tuple[int, str, Any]], task: int, known: Known) -> Iterator[Any]:
+    """The URLs one by one, never all in memory; what comes before them goes into `known`."""
     for of_task, what, row in told:
         if of_task != task:
             raise ValueError(f"tasks {task} and {of_task} came to one partition; generate numbers them without gaps")
-        if what == "host":
-            hosts[row["host"]] = row
-        elif what == "robots":
-            robots[row["origin"]] = row
-        else:
+        if what == "url":
             yield row
+        elif what == "robots":
+            known.robots[row["origin"]] = row
+        else:
+            (known.hosts if what == "host" else known.left)[row["host"]] = row
 
 
-def journal(turn: Turn, parts: Sequence[str], kind: str, table: str) -> DataFrame:
-    """The journal's records of one kind as a frame with the table's columns."""
-    spark, folder = turn.warehouse.spark, f"{turn.warehouse.uri}/{turn.segment.folder}"
+def journal(turn: Turn, parts: Sequence[str], kind: str, table: str, of: str | None = None) -> DataFrame:
+    """The journal's records of one kind as a frame with the table's columns. `of`: the folder of another segment."""
+    of = of or turn.segment.folder
+    spark, folder = turn.warehouse.spark, f"{turn.warehouse.uri}/{of}"
     ddl = "type STRING, " + schema.TABLES[table].replace(" NOT NULL", "")
     frame = (
         spark.read.schema(ddl).json([f"{folder}/{part}" for part in parts]) if parts else spark.createDataFrame([], ddl)
     )
-    in_warehouse = f"IF(warc_file IS NULL, NULL, concat('{turn.segment.folder}/', warc_file)) AS warc_file"
+    in_warehouse = f"IF(warc_file IS NULL, NULL, concat('{of}/', warc_file)) AS warc_file"
     return frame.filter(f"type = '{kind}'").selectExpr(
         *(in_warehouse if name == "warc_file" else name for name in schema.columns(table))
     )
@@ -184,25 +225,32 @@ def run(turn: Turn) -> dict[str, float]:
     rows = task_rows(listed, warehouse.read("hosts").filter(span), warehouse.read("robots").filter(span))
     tasks, urls = size(listed, turn)
     made: list[dict[str, Any]] = []
+    if left := left_by_expired(turn):
+        rows = rows.union(left_rows(turn, left, listed))
     if tasks:
         deadline = turn.entry.lease_until if turn.entry else time.time() + turn.settings.generate.lease_s
         with watch(warehouse.store, turn.segment.folder, urls):
-            made = manifests(rows, turn, tasks, deadline)
-    counts = derive(turn, made)
+            made = manifests(rows, turn, tasks, deadline, after_expired=left is not None)
+    counts = derive(turn, made, left or {})
     warehouse.ledger.move(str(turn.segment), State.FETCHED, time.time(), {"fetches": int(counts["fetches"])})
     warehouse.sync_segments()
     return counts
 
 
-def derive(turn: Turn, made: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The repeatable second step: tables from journals. Returns pages by outcome and what they weighed, which the
-    manifests say, so that no table is asked."""
+def derive(
+    turn: Turn, made: Sequence[Mapping[str, Any]], left: Mapping[str, list[str]] = MappingProxyType({})
+) -> dict[str, float]:
+    """The repeatable second step: tables from journals, and what expired segments (`left`) heard of robots.txt. Returns
+    pages by outcome and what they weighed, which the manifests say, so that no table is asked."""
     parts = sorted(part for manifest in made for part in manifest["parts"])
     records = fetches(journal(turn, parts, "fetch", "fetches"), turn)
     turn.put("fetches", records.coalesce(2))
     sums = [manifest["sums"] for manifest in made]
-    if any(one["robots"] for one in sums):
-        merge_robots(turn, journal(turn, parts, "robots", "robots"), any(one["robots_known"] for one in sums))
+    if left or any(one["robots"] for one in sums):
+        attempts = journal(turn, parts, "robots", "robots")
+        for folder, names in left.items():
+            attempts = attempts.union(journal(turn, names, "robots", "robots", folder))
+        merge_robots(turn, attempts, bool(left) or any(one["robots_known"] for one in sums))
     return totals(sums)
 
 

@@ -3,6 +3,7 @@ test_fetcher_*.py, the whole in test_wheel.py."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ import pyarrow as pa
 import pytest
 
 from loopback import Site, listing_rows, run
-from rows import new_warehouse, open_turn, settings_of, utc
+from rows import add, listed_row, new_warehouse, open_turn, settings_of, url_row, utc
 from spindle import progress
 from spindle.fetcher import Listing, run_task
 from spindle.fetcher.tally import Tally
 from spindle.jobs import fetch
+from spindle.segments import State
 from spindle.store import open_store
 from spindle.tables import Warehouse
 
@@ -39,16 +41,16 @@ def told(*rows: tuple[int, str, dict[str, Any]]) -> Iterator[pa.RecordBatch]:
 
 
 def test_urls_come_one_by_one_after_hosts_and_robots() -> None:
-    rows = [(4, "host", {"host": "a"}), (4, "robots", {"origin": "o"}), (4, "url", {"n": 1}), (4, "url", {"n": 2})]
-    batches, hosts, robots = told(*rows), dict[str, Any](), dict[str, Any]()
-    found = fetch._sorted_out(fetch._told(batches), 4, hosts, robots)
+    facts = [(4, "host", {"host": "a"}), (4, "left", {"host": "b"}), (4, "robots", {"origin": "o"})]
+    batches, known = told(*facts, (4, "url", {"n": 1}), (4, "url", {"n": 2})), fetch.Known()
+    found = fetch._sorted_out(fetch._told(batches), 4, known)
     assert next(found) == {"n": 1}
-    assert (hosts, robots) == ({"a": {"host": "a"}}, {"o": {"origin": "o"}})
+    assert known == fetch.Known({"a": {"host": "a"}}, {"o": {"origin": "o"}}, {"b": {"host": "b"}})
     assert next(batches).to_pylist()[0]["payload"] == '{"n": 2}'  # it had not been read yet: memory stays small
 
 
 def test_two_tasks_in_one_partition_are_an_error_and_not_one_task() -> None:
-    rows = fetch._sorted_out(fetch._told(told((0, "url", {}), (2, "url", {}))), 0, {}, {})
+    rows = fetch._sorted_out(fetch._told(told((0, "url", {}), (2, "url", {}))), 0, fetch.Known())
     with pytest.raises(ValueError, match="tasks 0 and 2"):
         list(rows)
 
@@ -123,6 +125,30 @@ def test_tables_follow_from_journals_and_again(spark: SparkSession, site: Site, 
     assert old["until"] == new["since"] == new["attempted_at"]
     assert new["until"] is same["until"] is None
     assert same["attempted_at"] > same["since"]  # renewed, not opened anew
+
+
+@pytest.mark.timeout(900)  # a busy machine is slow at Spark; nothing here asserts a time
+def test_what_an_expired_segment_learned_still_counts(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+    """Its robots.txt are known in the next turn, and the host that asked for a wait gets it."""
+    warehouse = new_warehouse(spark, tmp_path / "w")
+    site.robots("User-agent: *\nDisallow: /x")
+    site.page("/a", b"busy", status=429, headers=[("Retry-After", "40000")])
+    here = site.settings({"fetch": {"window_s": 20.0}})
+    told = {name: dataclasses.asdict(getattr(here, name)) for name in ("network", "politeness", "fetch")}
+    first = open_turn(warehouse, "t0", settings_of(**told))
+    run_task(Listing(listing_rows([site.url("/a")])), here, warehouse.store.root, str(first.segment), 0)
+    warehouse.ledger.move(str(first.segment), State.EXPIRED, 1.0)
+    second = open_turn(warehouse, "t1", settings_of(**told))
+    row = url_row(site.url("/a"))
+    add(warehouse, "fetchlist", [listed_row(row, str(second.segment), 0)])
+    second.entry = warehouse.ledger.move(str(second.segment), State.GENERATED, 2.0, {"tasks": 1, "listed": 1})
+    counts = fetch.run(second)
+    assert counts["outcome.not_reached"] == counts["fetches"] == 1
+    assert site.paths() == ["/a"]  # in the first turn, not in the second
+    (robots,) = read(warehouse, "robots")
+    assert (robots["body"], robots["last_segment"]) == ("User-agent: *\nDisallow: /x", str(first.segment))
+    assert robots["warc_file"].startswith(first.segment.folder)
+    assert [row["segment"] for row in read(warehouse, "fetches")] == [str(second.segment)]
 
 
 def read(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:

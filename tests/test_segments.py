@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.errors import InputError, LeaseHeld, SegmentStateError
-from spindle.segments import ORDER, Entry, SegmentId, State, advance, check_free, latest, live_overlaps, pins_of
+from spindle.segments import (
+    ORDER,
+    Entry,
+    SegmentId,
+    State,
+    advance,
+    check_free,
+    latest,
+    live_overlaps,
+    pins_of,
+    unaccounted,
+)
 
 # --- names
 
@@ -147,6 +158,30 @@ def test_the_newest_entry_counts_whatever_the_order_and_pins_are_the_first_ones(
     entries = [entry("a.1of2", State.FETCHED, 3), entry("a.1of2", State.OPENED, 1), entry("b.2of2", State.OPENED, 2)]
     assert {name: e.seq for name, e in latest(entries).items()} == {"a.1of2": 3, "b.2of2": 2}
     assert pins_of(entries, "b.2of2") == "pins of b.2of2"
+
+
+# --- what expired segments have left
+
+
+@pytest.mark.parametrize(
+    ("log", "owed", "why"),
+    [
+        ("a.1of2 expired", "a.1of2", "nobody has been there since"),
+        ("a.2of2 expired", "", "another range"),
+        ("a.1of1 expired", "a.1of1", "part of the range is enough"),
+        ("a.1of2 generated", "", "it lives"),
+        ("a.1of2 expired, b.1of2 fetched, b.1of2 updated", "", "a turn has taken it over"),
+        ("a.1of2 expired, b.1of2 fetched", "a.1of2", "that turn is not at its end"),
+        ("b.1of2 fetched, b.1of2 updated, a.1of2 expired", "a.1of2", "that turn was before"),
+        ("a.1of2 expired, b.1of4 fetched, b.1of4 updated", "a.1of2", "that turn saw half of it"),
+        ("a.1of2 expired, inject.1of1 opened, inject.1of1 updated", "a.1of2", "a lease of inject fetches nothing"),
+        ("a.1of2 expired, b.1of2 expired", "a.1of2 b.1of2", "both, in their order"),
+    ],
+)
+def test_expired_segments_count_until_a_turn_has_been_through_their_range(log: str, owed: str, why: str) -> None:
+    told = [line.split() for line in log.split(", ")]
+    entries = [entry(name, State(state), seq) for seq, (name, state) in enumerate(told, 1)]
+    assert [one.segment for one in unaccounted(entries, 0, 4)] == owed.split(), why
 
 
 # --- states

@@ -107,6 +107,23 @@ def live_overlaps(entries: Iterable[Entry], lo: int, hi: int) -> list[Entry]:
     return [e for e in latest(entries).values() if e.state not in CLOSED and e.bucket_lo < hi and lo < e.bucket_hi]
 
 
+def unaccounted(entries: Iterable[Entry], lo: int, hi: int) -> list[Entry]:
+    """Expired segments over buckets of lo..hi (exclusive) whose range no turn has been through to its end since. They
+    change no URL, but what their journals say of hosts and robots.txt still counts (DESIGN section 5.5)."""
+    log = list(entries)
+    fetched = {entry.segment for entry in log if entry.state is State.FETCHED}  # a lease of inject goes through nothing
+    ends = [e for e in latest(log).values() if e.state is State.UPDATED and e.segment in fetched]
+
+    def followed(expired: Entry) -> bool:
+        return any(
+            end.seq > expired.seq and end.bucket_lo <= expired.bucket_lo and expired.bucket_hi <= end.bucket_hi
+            for end in ends
+        )
+
+    over = [e for e in latest(log).values() if e.state is State.EXPIRED and e.bucket_lo < hi and lo < e.bucket_hi]
+    return [entry for entry in over if not followed(entry)]
+
+
 def check_free(entries: Iterable[Entry], segment: str, lo: int, hi: int, now: float) -> list[Entry]:
     """The holders whose lease has run out, to be expired first; nobody else may hold a bucket of the range.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import re
 import sys
@@ -11,12 +12,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle import runner, schema, tables, urls
+from spindle import inbox, runner, schema, tables, urls
 from spindle.defaults import shipped_names, shipped_text
 from spindle.errors import InputError, UrlRejected
+from spindle.ledger import holder
 from spindle.segments import SegmentId, State
 from spindle.session import open_session
 from spindle.tables import Warehouse
+from spindle.wishes import What
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -165,7 +168,9 @@ def _expire(options: argparse.Namespace) -> int:
     warehouse, segment = _open(options), SegmentId.parse(options.segment)
     entry = warehouse.ledger.move(str(segment), State.EXPIRED, time.time())
     warehouse.sync_segments()
-    print(f"expire {segment}: it is {entry.state}")
+    told = {"at": datetime.datetime.now(datetime.UTC).isoformat(), "who": holder(), "value": str(segment)}
+    inbox.write(warehouse.store, What.STOP, **told)  # its fetch may still run
+    print(f"expire {segment}: it is {entry.state}; a fetch of it that still runs stops within seconds")
     return 0
 
 

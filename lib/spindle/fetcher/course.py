@@ -98,7 +98,8 @@ class Course:
             self._books.seen.add(page.key)
             return
         if page.host not in self._books.hosts:
-            self._add_host(page.host, listing.hosts.get(page.host), behind.hosts.get(page.host), resumed)
+            learned = behind.hosts.get(page.host) or (listing.left or {}).get(page.host)
+            self._add_host(page.host, listing.hosts.get(page.host), learned, resumed or listing.left is not None)
         if not self._books.admit(page):
             return
         if page.key in self._suspects.guilty:

@@ -28,7 +28,8 @@ class Listing:
     `rows`: of `fetchlist`, in the order of their priority; read once, so a generator keeps the memory small. `hosts`,
     `robots`: rows of those tables by host and origin. `month`: of the rows written (default: the month in which the
     task's first attempt began). `lease_until`: seconds since the epoch; nothing is sent in the last `total_timeout_s`
-    before it.
+    before it. `left`: by host, the last row of `fetches` in the journals of expired segments over these hosts; None: no
+    segment is.
     """
 
     rows: Iterable[Mapping[str, Any]]
@@ -36,6 +37,7 @@ class Listing:
     robots: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     month: str | None = None
     lease_until: float | None = None
+    left: Mapping[str, Row] | None = None
 
 
 def steady_clock() -> Callable[[], float]:
@@ -98,7 +100,8 @@ class Behind:
 
 
 def host_state(row: Mapping[str, Any] | None, learned: Row | None) -> HostState:
-    """The state with which a host enters: from its row of `hosts`, and from what an earlier attempt's journal says."""
+    """The state with which a host enters: from its row of `hosts`, and from what an earlier attempt's journal says
+    (where JSON that Spark wrote leaves out what is null)."""
     row = row or {}
     state = HostState(
         next_ok_at=as_seconds(row.get("next_ok_at")) or 0.0,
@@ -113,8 +116,8 @@ def host_state(row: Mapping[str, Any] | None, learned: Row | None) -> HostState:
         return state
     return replace(
         state,
-        next_ok_at=max(state.next_ok_at, as_seconds(learned["next_ok_at"]) or 0.0),
-        crawl_delay_s=learned["crawl_delay_s"],
-        backoff_level=learned["backoff_level"] or 0,
-        address=learned["ip"] or state.address,
+        next_ok_at=max(state.next_ok_at, as_seconds(learned.get("next_ok_at")) or 0.0),
+        crawl_delay_s=learned.get("crawl_delay_s"),
+        backoff_level=learned.get("backoff_level") or 0,
+        address=learned.get("ip") or state.address,
     )
