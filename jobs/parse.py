@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle import html, parsetask, runner, schema
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FEW_LINKS = 50_000  # written as one file without asking Spark for the bounds of several
+DIRECT_CHARS = 32 << 20  # of JSON; up to this the driver takes the rows and writes them without Spark's help
 
 _FETCH = ["url_key", "bucket", "url", "host", "kind", "depth", "redirect_to", "x_robots_tag", "warc_file"]
 _NEEDED = [*_FETCH, "warc_offset", "warc_length"]
@@ -34,7 +35,7 @@ _WHAT = f"""CASE
     WHEN outcome = 'ok' THEN '{parsetask.RECORD}' END"""
 
 
-def work_of(fetches: DataFrame, listed: DataFrame, robots: DataFrame) -> DataFrame:
+def work_of(fetches: DataFrame, listed: DataFrame, robots: DataFrame | None) -> DataFrame:
     """What is to be parsed, with what the list knew: bodies that are new to us, redirects, and the sitemaps that the
     robots.txt files of this segment named. Of what is only counted nothing but its kind."""
     before = listed.selectExpr("url_key AS listed_key", "content_hash AS held_hash", "seed_priority")
@@ -42,8 +43,9 @@ def work_of(fetches: DataFrame, listed: DataFrame, robots: DataFrame) -> DataFra
     counted = f"what IN ('{parsetask.UNCHANGED}', '{parsetask.NO_RECORD}')"
     told = (f"IF({counted}, NULL, {name}) AS {name}" for name in (*_NEEDED, "seed_priority"))
     found = rows.filter("what IS NOT NULL").selectExpr("what", *told, "CAST(NULL AS ARRAY<STRING>) AS sitemaps")
-    named = robots.filter("until IS NULL AND size(sitemaps) > 0")
-    asked = named.selectExpr(f"'{parsetask.ROBOTS}' AS what", "origin AS url", "sitemaps")
+    if robots is None:
+        return found
+    asked = robots.selectExpr(f"'{parsetask.ROBOTS}' AS what", "origin AS url", "sitemaps")
     return found.unionByName(asked, allowMissingColumns=True)
 
 
@@ -81,8 +83,9 @@ def _as_field(ddl: str) -> str:
 
 
 def counted(results: DataFrame) -> Counter[str]:
-    """What the tasks counted: pages, links, errors, unchanged, and every link that got no row under its reason."""
-    counts = Counter(pages=0, links=0, errors=0, unchanged=0)
+    """What the tasks counted: pages, links, errors, unchanged, and every link that got no row under its reason; and
+    `chars`, the size of the JSON."""
+    counts = Counter(pages=0, links=0, errors=0, unchanged=0, chars=0)
     for row in results.filter("counts IS NOT NULL").select("counts").collect():
         counts.update(json.loads(row.counts))
     return counts
@@ -115,19 +118,42 @@ def run(turn: Turn) -> dict[str, float]:
     if not advance(turn.entry, str(turn.segment), State.PARSED):
         return {}
     warehouse = turn.warehouse
-    work = work_of(turn.rows("fetches"), turn.rows("fetchlist"), warehouse.read("robots").filter(f"last_{turn.where}"))
+    work = work_of(turn.rows("fetches"), turn.rows("fetchlist"), robots_of(turn))
     cores = warehouse.spark.sparkContext.defaultParallelism
     with runner.kept() as keep:
         results = keep(parsed(work, rules_of(turn, html.PARSE_RULES), warehouse.store.root, cores))
         counts = counted(results)
-        pages, links = rows_of(results, "page", "pages"), rows_of(results, "links", "links")
-        turn.put("pages", pages.coalesce(2))
-        few_links = counts["links"] <= turn.settings.spark.direct_rows
-        turn.put("links", ordered(links, counts["links"]), few=few_links)
+        write(turn, results, counts)
+    del counts["chars"]
     told = {name: counts[name] for name in ("pages", "links")}
     warehouse.ledger.move(str(turn.segment), State.PARSED, time.time(), told)
     warehouse.sync_segments()
     return {name: float(number) for name, number in counts.items()}
+
+
+def robots_of(turn: Turn) -> DataFrame | None:
+    """Sitemaps by origin, of the robots.txt files that this segment looked at; None where none names any."""
+    here, columns = {"last_segment": str(turn.segment)}, ["origin", "until", "sitemaps"]
+    if not turn.is_small():
+        return turn.warehouse.read("robots").filter(f"last_{turn.where} AND until IS NULL AND size(sitemaps) > 0")
+    found = turn.warehouse.values("robots", here, columns)
+    named = [(row["origin"], row["sitemaps"]) for row in found if row["sitemaps"] and row["until"] is None]
+    return turn.warehouse.spark.createDataFrame(named, "origin STRING, sitemaps ARRAY<STRING>") if named else None
+
+
+def write(turn: Turn, results: DataFrame, counts: Mapping[str, int]) -> None:
+    """Pages and links in the place of those of an earlier attempt."""
+    if turn.is_small() and counts["chars"] <= DIRECT_CHARS:
+        made = results.select("page", "links").toArrow()
+        pages = [json.loads(page) for page in made["page"].to_pylist() if page]
+        links = [link for found in made["links"].to_pylist() for link in json.loads(found)]
+        turn.warehouse.rewrite("pages", f"month = '{turn.month}' AND {turn.where}", pages)
+        turn.warehouse.rewrite(
+            "links", turn.where, sorted(links, key=lambda link: (link["dst_bucket"], link["dst_key"]))
+        )
+    else:
+        turn.put("pages", rows_of(results, "page", "pages").coalesce(2), few=False)
+        turn.put("links", ordered(rows_of(results, "links", "links"), counts["links"]), few=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

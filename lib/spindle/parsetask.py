@@ -58,6 +58,7 @@ def run(batches: Iterable[pa.RecordBatch], plain: Mapping[str, Any], root: str) 
     size = 0
     for made in _parsed((row for table in batches for row in table.to_pylist()), plain, root, counts):
         counts += made.counts
+        counts["chars"] += len(made.page or "") + len(made.links)
         batch.append({"page": made.page, "links": made.links, "counts": None})
         size += len(made.page or "") + len(made.links)
         if len(batch) >= BATCH_ROWS or size >= BATCH_CHARS:
