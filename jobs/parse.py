@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle import html, parsetask, runner, schema
+from spindle.errors import SegmentStateError
 from spindle.runner import Turn
 from spindle.segments import State, advance
 
@@ -114,21 +115,43 @@ def ordered(links: DataFrame, number: float) -> DataFrame:
 
 
 def run(turn: Turn) -> dict[str, float]:
-    """Parses what the segment fetched: one execution of the parse, whose cached result is counted and written."""
+    """Parses what the segment fetched. The ledger notes by which version of the rules, for update."""
     if not advance(turn.entry, str(turn.segment), State.PARSED):
         return {}
-    warehouse = turn.warehouse
-    work = work_of(turn.rows("fetches"), turn.rows("fetchlist"), robots_of(turn))
-    cores = warehouse.spark.sparkContext.defaultParallelism
-    with runner.kept() as keep:
-        results = keep(parsed(work, rules_of(turn, html.PARSE_RULES), warehouse.store.root, cores))
-        counts = counted(results)
-        write(turn, results, counts)
-    del counts["chars"]
-    told = {name: counts[name] for name in ("pages", "links")}
-    warehouse.ledger.move(str(turn.segment), State.PARSED, time.time(), told)
-    warehouse.sync_segments()
+    counts = parse(turn, turn.where)
+    told = {name: counts[name] for name in ("pages", "links")} | {"parse_version": html.PARSE_RULES}
+    turn.warehouse.ledger.move(str(turn.segment), State.PARSED, time.time(), told)
+    turn.warehouse.sync_segments()
     return {name: float(number) for name, number in counts.items()}
+
+
+def reparse(turn: Turn) -> dict[str, float]:
+    """Parses an updated segment again, by today's rules and under its own pins, as rows of another `parse_version`. The
+    crawl's state stays as it is: update uses the version that the ledger named when the segment was parsed.
+
+    Raises:
+        SegmentStateError: the segment is not updated, so that its own turn still needs the rows that are there.
+    """
+    if turn.entry is None or turn.entry.state is not State.UPDATED:
+        state = "unknown" if turn.entry is None else turn.entry.state
+        raise SegmentStateError(f"segment {turn.segment} is {state}: parse it again once it is updated")
+    if turn.sizes.get("parse_version", 1) == html.PARSE_RULES:
+        return {}
+    counts = parse(turn, f"{turn.where} AND parse_version = {html.PARSE_RULES}")
+    return {name: float(number) for name, number in counts.items()}
+
+
+def parse(turn: Turn, where: str) -> Counter[str]:
+    """One execution of the parse, whose cached result is counted and written in the place of the rows that `where`
+    names."""
+    work = work_of(turn.rows("fetches"), turn.rows("fetchlist"), robots_of(turn))
+    cores = turn.warehouse.spark.sparkContext.defaultParallelism
+    with runner.kept() as keep:
+        results = keep(parsed(work, rules_of(turn, html.PARSE_RULES), turn.warehouse.store.root, cores))
+        counts = counted(results)
+        write(turn, results, counts, where)
+    del counts["chars"]
+    return counts
 
 
 def robots_of(turn: Turn) -> DataFrame | None:
@@ -141,28 +164,30 @@ def robots_of(turn: Turn) -> DataFrame | None:
     return turn.warehouse.spark.createDataFrame(named, "origin STRING, sitemaps ARRAY<STRING>") if named else None
 
 
-def write(turn: Turn, results: DataFrame, counts: Mapping[str, int]) -> None:
-    """Pages and links in the place of those of an earlier attempt."""
+def write(turn: Turn, results: DataFrame, counts: Mapping[str, int], where: str) -> None:
+    """Pages and links; those of a small segment without Spark's help."""
+    warehouse, of_month = turn.warehouse, f"month = '{turn.month}' AND {where}"
     if turn.is_small() and counts["chars"] <= DIRECT_CHARS:
         made = results.select("page", "links").toArrow()
-        pages = [json.loads(page) for page in made["page"].to_pylist() if page]
         links = [link for found in made["links"].to_pylist() for link in json.loads(found)]
-        turn.warehouse.rewrite("pages", f"month = '{turn.month}' AND {turn.where}", pages)
-        turn.warehouse.rewrite(
-            "links", turn.where, sorted(links, key=lambda link: (link["dst_bucket"], link["dst_key"]))
-        )
+        links.sort(key=lambda link: (link["dst_bucket"], link["dst_key"]))
+        warehouse.rewrite("pages", of_month, [json.loads(page) for page in made["page"].to_pylist() if page])
+        warehouse.rewrite("links", where, links)
     else:
-        turn.put("pages", rows_of(results, "page", "pages").coalesce(2), few=False)
-        turn.put("links", ordered(rows_of(results, "links", "links"), counts["links"]), few=False)
+        warehouse.replace("pages", of_month, rows_of(results, "page", "pages").coalesce(2))
+        warehouse.replace("links", where, ordered(rows_of(results, "links", "links"), counts["links"]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = runner.arguments("parse", "Parse what was fetched into pages and links.")
+    again = "parse an updated segment again, by the rules of this Spindle; the crawl goes on as it was"
+    parser.add_argument("--reparse", action="store_true", help=again)
     return runner.main("parse", parser, _body, argv)
 
 
 def _body(options: argparse.Namespace) -> int:
-    return runner.run_job(options, "parse", run)
+    job, body = ("reparse", reparse) if options.reparse else ("parse", run)
+    return runner.run_job(options, job, body)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import pyarrow as pa
 from spindle import facts, inlinks, priority, runner, schema, tables
 from spindle.config import Settings, from_json
 from spindle.runner import Turn
-from spindle.segments import SegmentId, State, advance
+from spindle.segments import Entry, SegmentId, State, advance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -298,10 +298,21 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     unread = [e for e in entries if e.state is State.PARSED and e.seq > mark and e.segment not in expired]
     upto = max((e.seq for e in entries), default=0)
     chosen = sorted({*(e.segment for e in unread), str(turn.segment)})
+    used = of_version(entries, chosen)
     if sum(e.counts.get("links", UNKNOWN) for e in unread) <= turn.settings.spark.direct_rows:
-        return warehouse.local("links", {"segment": chosen, "dst_bucket": list(span)}), upto
+        return warehouse.local("links", {"segment": chosen, "dst_bucket": list(span)}).filter(used), upto
     names = ", ".join(f"'{name}'" for name in chosen)
-    return warehouse.read("links").filter(f"segment IN ({names}) AND dst_{tables.in_buckets(span)}"), upto
+    return warehouse.read("links").filter(f"segment IN ({names}) AND dst_{tables.in_buckets(span)} AND {used}"), upto
+
+
+def of_version(entries: Sequence[Entry], chosen: Sequence[str]) -> str:
+    """A predicate for the links that a segment was parsed into when its turn came, not by `parse --reparse` later."""
+    versions = {e.segment: e.counts.get("parse_version", 1) for e in entries if e.state is State.PARSED}
+    by_version: dict[int, list[str]] = {}
+    for name in chosen:
+        by_version.setdefault(versions.get(name, 1), []).append(f"'{name}'")
+    parts = (f"parse_version = {v} AND segment IN ({', '.join(names)})" for v, names in sorted(by_version.items()))
+    return f"({' OR '.join(parts)})"
 
 
 def also_spoken_to(turn: Turn, fetches: DataFrame, listed: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ import pytest
 import rows
 from hostile_page import hostile
 from spindle import html, parsetask, urls, warc
-from spindle.errors import WarehouseError
-from spindle.jobs import parse
+from spindle.errors import SegmentStateError, WarehouseError
+from spindle.jobs import parse, update
 from spindle.ledger import Ledger
 from spindle.runner import Turn
 from spindle.segments import State
@@ -162,8 +163,8 @@ def turn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Turn:
     site.fetch("http://h1.test/moved", "redirect", redirect_to="http://h2.test/there")
     site.fetch("http://h1.test/none", "not_found")
     site.write()
-    rows.add(warehouse, "fetches", site.fetches)
-    rows.add(warehouse, "fetchlist", [rows.listed_row(row, SEGMENT, n) for n, row in enumerate(site.known)])
+    warehouse.record("fetches", site.fetches)
+    warehouse.record("fetchlist", [rows.listed_row(row, SEGMENT, n) for n, row in enumerate(site.known)])
     robots = dict.fromkeys(_columns("robots")) | {"host": "h1.test", "bucket": 0, "verdict": "rules"}
     robots |= {
         "origin": "http://h1.test",
@@ -172,8 +173,8 @@ def turn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Turn:
         "expires_at": rows.ago(-9),
     }
     told = {"sitemaps": ["http://h1.test/map.xml", "ftp://h1.test/"], "last_segment": SEGMENT}
-    rows.add(
-        warehouse, "robots", [robots | told, robots | {"origin": "http://old.test", "sitemaps": ["http://old.test/s"]}]
+    warehouse.record(
+        "robots", [robots | told, robots | {"origin": "http://old.test", "sitemaps": ["http://old.test/s"]}]
     )
     for state in (State.GENERATED, State.FETCHED):
         warehouse.ledger.move(SEGMENT, state, 0.0, {})
@@ -219,3 +220,21 @@ def test_a_large_segment_is_written_by_spark_with_the_same_rows(turn: Turn, monk
     written = set(Path(turn.warehouse.uri, "links").glob("*.parquet")) - files
     [buckets] = [found for file in written if (found := pyarrow.parquet.read_table(file)["dst_bucket"].to_pylist())]
     assert buckets == sorted(buckets) and len(set(buckets)) > 1, "the owner of a bucket finds its rows together"
+
+
+def test_an_old_segment_is_parsed_again_beside_what_the_crawl_uses(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SegmentStateError, match="parse it again once it is updated"):
+        parse.reparse(turn)
+    ledger = turn.warehouse.ledger
+    ledger.move(SEGMENT, State.UPDATED, 0.0, {})
+    turn.entry, turn.sizes = ledger.current(SEGMENT), ledger.sizes(SEGMENT) | {"fetches": 10}
+    assert parse.reparse(turn) == {}, "by the same rules there is nothing to do"
+    monkeypatch.setattr(html, "PARSE_RULES", html.PARSE_RULES + 1)
+    for _ in range(2):
+        assert parse.reparse(turn)["pages"] == 6
+    versions = [html.PARSE_RULES - 1, html.PARSE_RULES]
+    for table, number in (("pages", 6), ("links", 8)):
+        found = turn.warehouse.read(table).select("parse_version").collect()
+        assert Counter(row.parse_version for row in found) == dict.fromkeys(versions, number)
+    links, _ = update.links_into(turn)
+    assert {row.parse_version for row in links.collect()} == {html.PARSE_RULES - 1}
