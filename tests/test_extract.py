@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from typing import Any
 
 import pytest
@@ -127,6 +128,10 @@ def test_what_a_page_says_to_robots(head: str, tag: str | None, keeps_text: bool
     assert (made.page["text"] is not None) == keeps_text, why
     assert len(made.links) == made.page["links"] == links, why
     assert made.rejected.get("page_nofollow", 0) == 1 - links, "what is not followed is counted"
+    decided = (
+        ["header:none"] if tag else [f"meta:{word}" for word in re.findall('(?<!otherbot)" content="(\\w+)', head)]
+    )
+    assert made.page["robots"] == decided, "the directive that decided"
     assert made.page["simhash"] is not None and made.page["text_hash"] is not None, "a change is seen all the same"
 
 
@@ -152,6 +157,16 @@ def test_a_link_without_a_row_is_counted(href: str, sections: dict[str, Any], re
     assert sum(made.rejected.values()) == 1, why
     if reason:
         assert made.rejected == {reason: 1}, why
+
+
+def test_what_a_page_tells_of_itself_is_bounded() -> None:
+    many = "".join(f'<meta property="og:p{n}" content="v">' for n in range(1000))
+    said = '<meta name="robots" content="noarchive, noarchive">'
+    made = parsed(f'{said}<meta property="og:type" content="article">{many}')
+    assert made.page is not None and made.page["open_graph"]["type"] == "article"
+    assert (len(made.page["open_graph"]), made.page["robots"]) == (50, ["meta:noarchive"])
+    shop = parsed('<script type="application/ld+json">{"@type": "Product", "headline": "A"}</script>')
+    assert shop.page is not None and (shop.page["schema_type"], shop.page["title"]) == ("Product", "A")
 
 
 def test_nofollow_links_are_counted_or_followed_as_told() -> None:

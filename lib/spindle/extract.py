@@ -91,8 +91,18 @@ def _of_page(fetch: Mapping[str, Any], body: bytes, content_type: str | None, pa
     token, flags = rules.settings.agent.token, fetch["x_robots_tag"]
     told = html.parse_page(body, fetch["url"], content_type, settings, token, flags, rules.normalizer)
     same = ("title", "description", "language", "charset", "charset_source", "canonical", "noindex", "nofollow")
-    more = ("noarchive", "published_at", "modified_at", "text_hash", "word_count", "needs_js", "links_cut")
+    more = (
+        "noarchive",
+        "published_at",
+        "modified_at",
+        "text_hash",
+        "word_count",
+        "needs_js",
+        "links_cut",
+        "schema_type",
+    )
     page |= {name: getattr(told, name) for name in (*same, *more)}
+    page["robots"], page["open_graph"] = list(told.robots), told.open_graph
     page["text"] = None if told.noindex or told.noarchive else told.text  # a page may forbid to keep its words
     page["simhash"] = None if told.simhash is None else fingerprint.to_signed(told.simhash)
     made = Extract(page, rejected=Counter(told.rejected))

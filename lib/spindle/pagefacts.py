@@ -20,6 +20,7 @@ MAX_CHARS = 2000  # of a title or description
 _JSON_CHARS = 262_144  # of one JSON-LD script; longer ones are product catalogues
 _JSON_SCRIPTS = 8
 _JSON_NODES = 1000
+_PROPERTIES, _NAME_CHARS = 50, 100  # of Open Graph; a page may make up as many as it likes
 _DETECT_CHARS = 600  # of text for language detection; more changes the verdict rarely and costs linearly
 _DETECT_MIN_CHARS = 60
 
@@ -104,11 +105,11 @@ def _date(metas: Iterable[tuple[str, str]], names: tuple[str, ...], linked: str 
 
 
 def open_graph(metas: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The first value of each og: property."""
+    """The first value of each og: property, of the first _PROPERTIES."""
     graph: dict[str, str] = {}
     for name, content in metas:
-        if name.startswith("og:") and (text := _short(content)):
-            graph.setdefault(name[3:], text)
+        if name.startswith("og:") and len(graph) < _PROPERTIES and (text := _short(content)):
+            graph.setdefault(_short(name[3:])[:_NAME_CHARS], text)
     return graph
 
 

@@ -37,7 +37,7 @@ def flags(metas: Iterable[tuple[str, str]], header: str | None, token: str) -> R
         none or "noindex" in words,
         none or "nofollow" in words,
         "noarchive" in words,
-        tuple(directive for directive in said if directive.partition(":")[2] in _OBEYED),
+        tuple(dict.fromkeys(directive for directive in said if directive.partition(":")[2] in _OBEYED)),
     )
 
 

@@ -62,8 +62,9 @@ TABLES: dict[str, str] = {
         segment STRING NOT NULL, url_key BIGINT NOT NULL, parse_version INT NOT NULL, month STRING NOT NULL,
         bucket INT NOT NULL, url STRING NOT NULL, host STRING NOT NULL, kind STRING NOT NULL, title STRING,
         description STRING, language STRING, charset STRING, charset_source STRING, canonical STRING,
-        noindex BOOLEAN, nofollow BOOLEAN, noarchive BOOLEAN, published_at STRING, modified_at STRING, text STRING,
-        text_hash STRING, simhash BIGINT, word_count INT, needs_js BOOLEAN, links INT, links_cut INT, error STRING""",
+        noindex BOOLEAN, nofollow BOOLEAN, noarchive BOOLEAN, robots ARRAY<STRING>, published_at STRING,
+        modified_at STRING, open_graph MAP<STRING, STRING>, schema_type STRING, text STRING, text_hash STRING,
+        simhash BIGINT, word_count INT, needs_js BOOLEAN, links INT, links_cut INT, error STRING""",
     "links": """
         segment STRING NOT NULL, parse_version INT NOT NULL, src_key BIGINT NOT NULL, src_url STRING NOT NULL,
         src_host STRING NOT NULL, rel STRING NOT NULL, dst_key BIGINT NOT NULL, dst_bucket INT NOT NULL,
