@@ -100,6 +100,7 @@ def test_a_page_gives_a_row_with_every_column_and_its_links_theirs() -> None:
         "dst_domain": "other.co.uk",
         "dst_kind": "page",
         "anchor": "away",
+        "position": "content",
         "nofollow": False,
         "depth": 2,
         "seed_priority": None,

@@ -168,6 +168,27 @@ def test_anchor(markup, anchor):
     assert [link.anchor.strip() for link in parse(markup).links] == [anchor]
 
 
+@pytest.mark.parametrize(
+    ("markup", "position"),
+    [
+        ("<a href=x>", "content"),
+        ("<nav><ul><li><a href=x></ul></nav>", "navigation"),
+        ("<header><a href=x></header>", "navigation"),
+        ("<article><header><a href=x></header></article>", "content"),  # the article's own head
+        ("<aside><a href=x></aside>", "navigation"),
+        ("<footer><a href=x></footer>", "footer"),
+        ("<footer><nav><a href=x></nav></footer>", "footer"),  # the outer one
+        ("<nav><a href=x></a></nav><p><a href=x>again</a></p>", "content"),  # the page itself speaks of it
+        ("<p><a href=x>first</a></p><footer><a href=x>again</a></footer>", "content"),
+        ("<footer><iframe src=x></iframe></footer>", "content"),  # only of <a>: the rest is no menu
+        ("<link rel=next href=x>", None),
+        ("<link rel=next href=x><nav><a href=x></nav>", "navigation"),
+    ],
+)
+def test_where_a_link_stands(markup, position):
+    assert [link.position for link in parse(markup).links] == [position]
+
+
 def test_nofollow_of_a_link_is_kept_and_flagged():
     page = parse("<a rel='ugc NoFollow' href=1>1</a><a href=2>2</a><a rel=nofollow href=3>3</a><a href=3>3</a>")
     assert [(link.url[-1], link.nofollow) for link in page.links] == [("1", True), ("2", False), ("3", False)]
@@ -353,10 +374,24 @@ def test_a_large_script_does_not_end_the_page():
         ("<a href=/x>z</a>" * 100_000, 1),
         ("".join(f"<a href=/{i}>z</a>" for i in range(100_000)), 2000),
         ("&CounterClockwiseContourIntegral;" * 100_000 + "<a href=/x>z</a>", 1),
+        ("<div>" * 1900 + "<header></header>" * 100_000 + "<a href=/x>z</a>", 1),
+        ("<nav>" * 1900 + "<a href=/x>z</a>" * 50_000, 1),
         ("<" * 1_000_000, 0),
         ('<a href="' + "x " * 200_000, 0),
     ],
-    ids=["divs", "lists", "attributes", "word", "same-link", "links", "entities", "less-than", "open-quote"],
+    ids=[
+        "divs",
+        "lists",
+        "attributes",
+        "word",
+        "same-link",
+        "links",
+        "entities",
+        "headers",
+        "navs",
+        "less-than",
+        "open-quote",
+    ],
 )
 def test_hostile_pages_cost_what_they_weigh(markup, links):
     """Quadratic in the parser where not tamed: hours instead of a second (nutch#358)."""

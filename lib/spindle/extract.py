@@ -204,6 +204,7 @@ def _add(
             "dst_domain": domain,
             "dst_kind": kind,
             "anchor": anchor or None,
+            "position": None if isinstance(link, str) else link.position,
             "nofollow": nofollow,
             "depth": deep,
             "seed_priority": fetch.get("seed_priority") if rel == "redirect" else None,

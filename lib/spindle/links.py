@@ -16,6 +16,7 @@ from selectolax.lexbor import LexborNode
 
 from spindle.errors import UrlRejected
 from spindle.htmltree import Element
+from spindle.pagetext import is_of_article
 from spindle.refresh import parse_refresh
 from spindle.urls import Normalizer, Target, resolve
 
@@ -29,6 +30,9 @@ _LINK_RELS = {
     "alternate": "alternate",
 }
 _SOURCES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
+CONTENT = "content"
+_POSITIONS = {"nav": "navigation", "header": "navigation", "aside": "navigation", "footer": "footer"}
+_PLACED = ",".join(("a", *_POSITIONS))
 _ANCHOR_SCAN = 10  # times the anchor's length is read for it: the rest is white space, or too much
 _BATCH = 2000  # links normalised at a time, so that a page of a million costs what its first thousands cost
 
@@ -36,7 +40,8 @@ _BATCH = 2000  # links normalised at a time, so that a page of a million costs w
 class Link(NamedTuple):
     """`rel` says how the page links: a, area, frame, iframe, refresh, form, or next, prev, alternate, canonical,
     amphtml of a <link>. `nofollow`: every one of the page's links to this URL says so. `anchor`: the first that is
-    not empty.
+    not empty. `position`: navigation, footer or content, the last if any of them stands there; None for what has no
+    place on the page.
     """
 
     url: str
@@ -45,6 +50,7 @@ class Link(NamedTuple):
     rel: str
     key: int
     host: str
+    position: str | None = None
 
 
 class Candidate(NamedTuple):
@@ -55,6 +61,7 @@ class Candidate(NamedTuple):
     nofollow: bool
     node: LexborNode | None  # whose text is the anchor
     feed: bool = False
+    position: str | None = None
 
 
 @dataclass(slots=True)
@@ -94,6 +101,8 @@ def base_of(elements: Iterable[Element], url: str) -> str:
 
 def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
     """Every href that counts, in page order."""
+    elements = list(elements)
+    places = _places(elements)
     for name, node in elements:
         if (source := _SOURCES.get(name)) is not None:
             attributes = node.attributes
@@ -102,13 +111,25 @@ def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
             elif (href := attributes.get("xlink:href") or "") == "":  # SVG
                 continue
             rel = attributes.get("rel")
-            yield Candidate(href, name, rel is not None and "nofollow" in rel.lower().split(), node)
+            nofollow = rel is not None and "nofollow" in rel.lower().split()
+            yield Candidate(href, name, nofollow, node, position=places.get(node.mem_id, CONTENT))
         elif name == "link":
             yield from _of_link(node.attributes)
         elif name == "meta":
             yield from _of_meta(node.attributes)
         elif name == "form" and forms:
             yield from _of_form(node.attributes)
+
+
+def _places(elements: Iterable[Element]) -> dict[int, str]:
+    """Position of the <a>s below the elements that a site repeats, of such in such the outermost, so that each <a> is
+    looked at once. What stands in a <header> of an article is the article's own."""
+    places: dict[int, str] = {}
+    for name, node in elements:
+        place = _POSITIONS.get(name)
+        if place and node.mem_id not in places and not (name == "header" and is_of_article(node)):
+            places |= {inner.mem_id: place for inner in node.css(_PLACED)}
+    return places
 
 
 def _of_link(attributes: dict[str, str | None]) -> Iterator[Candidate]:
@@ -162,15 +183,24 @@ def _add(made: Found, candidate: Candidate, target: Target, url: str, rules: Lin
         made.feeds.append(goal)
     if (known := made.links.get(goal)) is not None:
         made.rejected["duplicate"] += 1
-        if not known.anchor or (known.nofollow and not candidate.nofollow):
-            anchor = known.anchor or _anchor(candidate, rules.anchor_chars)
-            made.links[goal] = known._replace(anchor=anchor, nofollow=known.nofollow and candidate.nofollow)
+        made.links[goal] = _both(known, candidate, rules)
         return True
     if len(made.links) == rules.max_links:
         return False
     anchor = _anchor(candidate, rules.anchor_chars)
-    made.links[goal] = Link(goal, anchor, candidate.nofollow, candidate.rel, target.key, target.host)
+    same = (candidate.nofollow, candidate.rel, target.key, target.host, candidate.position)
+    made.links[goal] = Link(goal, anchor, *same)
     return True
+
+
+def _both(known: Link, other: Candidate, rules: LinkRules) -> Link:
+    """One link for two to the same URL."""
+    position = other.position if known.position is None or other.position == CONTENT else known.position
+    nofollow = known.nofollow and other.nofollow
+    if known.anchor and (nofollow, position) == (known.nofollow, known.position):
+        return known
+    anchor = known.anchor or _anchor(other, rules.anchor_chars)
+    return known._replace(anchor=anchor, nofollow=nofollow, position=position)
 
 
 def _anchor(candidate: Candidate, chars: int) -> str:

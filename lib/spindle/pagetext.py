@@ -12,6 +12,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from spindle.htmltree import Element
 
 MAX_CHARS = 2_000_000  # of text that are read; ten times what is kept, and memory stays bounded
+_ANCESTORS = 12
 MIN_MAIN_CHARS = 200  # a <main> with less is a shell, or the page is elsewhere
 
 #: What `str.split` takes for white space, but the blank.
@@ -58,7 +59,7 @@ def content(tree: LexborHTMLParser, elements: list[Element], source: str) -> str
     _remove(node for name, node in elements if name in _UNSEEN)
     marked = body.css(_MARKED) if "role=" in source or "hidden" in source else []
     mains = [node for name, node in elements if name == "main"] + [node for node in marked if _role(node) == "main"]
-    _remove(node for name, node in elements if name in _REPEATED or (name == "header" and not _is_of_article(node)))
+    _remove(node for name, node in elements if name in _REPEATED or (name == "header" and not is_of_article(node)))
     _remove(node for node in marked if _repeats(node))
     if len(mains) == 1 and len(text := _text(mains[0])) >= MIN_MAIN_CHARS:
         return text
@@ -70,10 +71,13 @@ def _remove(nodes: Iterable[LexborNode]) -> None:
         node.decompose()
 
 
-def _is_of_article(header: LexborNode) -> bool:
-    """Whether a <header> stands in the main part or an article, whose own it is."""
+def is_of_article(header: LexborNode) -> bool:
+    """Whether a <header> stands in the main part or an article, whose own it is; of its next ancestors only, since a
+    page may have a hundred thousand headers two thousand elements deep."""
     node = header.parent
-    while node is not None:
+    for _ in range(_ANCESTORS):
+        if node is None:
+            return False
         if node.tag in ("main", "article"):
             return True
         node = node.parent

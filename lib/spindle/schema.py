@@ -69,7 +69,8 @@ TABLES: dict[str, str] = {
         segment STRING NOT NULL, parse_version INT NOT NULL, src_key BIGINT NOT NULL, src_url STRING NOT NULL,
         src_host STRING NOT NULL, rel STRING NOT NULL, dst_key BIGINT NOT NULL, dst_bucket INT NOT NULL,
         dst_url STRING NOT NULL, dst_host STRING NOT NULL, dst_domain STRING NOT NULL, dst_kind STRING NOT NULL,
-        anchor STRING, nofollow BOOLEAN NOT NULL, depth INT NOT NULL, seed_priority DOUBLE, lastmod STRING""",
+        anchor STRING, position STRING, nofollow BOOLEAN NOT NULL, depth INT NOT NULL, seed_priority DOUBLE,
+        lastmod STRING""",
     "fingerprints": """
         key_range INT NOT NULL, url_key BIGINT NOT NULL, bucket INT NOT NULL, content_hash STRING, simhash BIGINT,
         segment STRING NOT NULL""",
