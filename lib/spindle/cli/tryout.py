@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spindle import html, runner, urls
+from spindle import html, runner, sitemap, urls
 from spindle.errors import InputError, UrlRejected
 
 
@@ -51,32 +51,52 @@ def parse_one(argv: Sequence[str]) -> int:
     parser.add_argument("source", metavar="URL-or-FILE")
     parser.add_argument("--url", metavar="URL", default="http://localhost/", help="the address a file is taken to have")
     parser.add_argument("--content-type", metavar="TYPE", help="the Content-Type header a file is taken to have")
+    parser.add_argument("--kind", choices=("page", "sitemap", "feed"), default="page", help="what it is (default page)")
     return runner.main("parse-one", parser, _parse_one, argv)
 
 
 def _parse_one(options: argparse.Namespace) -> int:
     settings = runner.settings_of(options)
-    url, content_type, body = _source(options, settings)
-    page = html.parse_page(body, url, content_type, settings.parse, settings.agent.token)
-    told = {field.name: getattr(page, field.name) for field in dataclasses.fields(page) if field.name != "links"}
-    _show(told)
+    url, headers, body = _source(options, settings)
+    if options.kind != "page":
+        return _show_sitemap(body, url)
+    told = (settings.parse, settings.agent.token, headers.get("x_robots_tag"), urls.Normalizer(settings.url))
+    page = html.parse_page(body, url, headers.get("content_type"), *told)
+    _show({field.name: getattr(page, field.name) for field in dataclasses.fields(page) if field.name != "links"})
     for link in page.links:
-        print(f"  {link.rel:9} {'nofollow ' if link.nofollow else ''}{link.url}  {_line(link.anchor or '')}")
+        place = link.position or ""
+        print(f"  {link.rel:9} {place:10} {'nofollow ' if link.nofollow else ''}{link.url}  {_line(link.anchor or '')}")
     return 0
 
 
-def _source(options: argparse.Namespace, settings: Any) -> tuple[str, str | None, bytes]:
+def _show_sitemap(body: bytes, url: str) -> int:
+    try:
+        told = sitemap.parse(body, url)
+    except sitemap.SitemapError as error:
+        raise InputError(f"{url}: not a sitemap or feed ({error})") from None
+    _show({"kind": told.kind, "rejected": told.rejected, "cut": told.cut, "truncated": told.truncated})
+    for child in told.sitemaps:
+        print(f"  sitemap   {child}")
+    for entry in told.urls:
+        print(f"  {entry.lastmod or '':25} {entry.loc}")
+    return 0
+
+
+def _source(options: argparse.Namespace, settings: Any) -> tuple[str, dict[str, Any], bytes]:
+    """URL, headers and body of a file or of what a server answers."""
     if "://" not in options.source:
         try:
-            return _normal(options.url), options.content_type, Path(options.source).read_bytes()
+            return _normal(options.url), {"content_type": options.content_type}, Path(options.source).read_bytes()
         except OSError as error:
             raise InputError(f"{options.source}: {error.strerror}") from None
     from spindle.fetcher import tryout
 
     told = asyncio.run(tryout.fetch_one(_normal(options.source), settings))
     if told.get("outcome") != "ok":
-        raise InputError(f"{options.source}: {told.get('outcome')}: {told.get('error') or told.get('http_status')}")
-    return _normal(options.source), told.get("content_type"), told["body"]
+        raise InputError(
+            f"{options.source}: {told.get('outcome')}: {told.get('error') or told.get('redirect_to') or told.get('http_status')}"
+        )
+    return _normal(options.source), told, told["body"]
 
 
 def demo_web(argv: Sequence[str]) -> int:
