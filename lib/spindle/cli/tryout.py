@@ -93,9 +93,8 @@ def _source(options: argparse.Namespace, settings: Any) -> tuple[str, dict[str, 
 
     told = asyncio.run(tryout.fetch_one(_normal(options.source), settings))
     if told.get("outcome") != "ok":
-        raise InputError(
-            f"{options.source}: {told.get('outcome')}: {told.get('error') or told.get('redirect_to') or told.get('http_status')}"
-        )
+        why = told.get("error") or told.get("redirect_to") or told.get("http_status")
+        raise InputError(f"{options.source}: {told.get('outcome')}: {why}")
     return _normal(options.source), told, told["body"]
 
 
