@@ -267,9 +267,21 @@ def test_a_sitemap_gives_links_and_counts_the_others() -> None:
         "sitemap",
         1,
     )
-    assert link["lastmod"] is not None and link["lastmod"].startswith("2026-11-29")
+    assert link["lastmod"] is None, "outside the sitemap's folder"
     assert made.rejected == {"sitemap_scheme": 1, "sitemap_duplicate": 1, "trap_repeated_segments": 1}
     assert made.page is not None and (made.page["kind"], made.page["links"]) == ("sitemap", 1)
+
+
+def test_a_sitemap_claims_nothing_of_other_places() -> None:
+    """The location rule (sitemaps.org): below its own folder."""
+    entry = "<url><loc>{}</loc><lastmod>2026-11-29</lastmod></url>"
+    listed = "".join(map(entry.format, ("http://h.test/dir/in", "http://h.test/out", "http://o.test/dir/x")))
+    made = parsed(f"<urlset>{listed}</urlset>", "application/xml", kind="sitemap")
+    assert [(link["dst_url"], link["lastmod"]) for link in made.links] == [
+        ("http://h.test/dir/in", "2026-11-29"),
+        ("http://h.test/out", None),
+        ("http://o.test/dir/x", None),
+    ]
 
 
 def test_an_index_gives_sitemaps_of_its_own_depth() -> None:

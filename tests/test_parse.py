@@ -171,8 +171,10 @@ def turn(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Turn:
     warehouse = rows.new_warehouse(spark, root)
     turn = rows.open_turn(warehouse, SEGMENT, rows.settings_of())
     site = Site(root)
+    said = "<meta property='og:type' content='article'><meta name='robots' content='noarchive'>"
     for number in range(6):
-        site.page(f"http://h{number}.test/", f"<title>{number}</title><a href='http://h{5 - number}.test/x'>to</a>")
+        link = f"<a href='http://h{5 - number}.test/x'>to</a>"
+        site.page(f"http://h{number}.test/", f"<title>{number}</title>{said}{link}")
     site.page("http://h1.test/same", "as it was", held="of as it was")
     site.fetch("http://h1.test/304", "not_modified", content_hash="h", held="h")
     site.fetch("http://h1.test/moved", "redirect", redirect_to="http://h2.test/there")
@@ -215,6 +217,7 @@ def test_a_segment_is_parsed(turn: Turn) -> None:
     assert [(row.url, row.title, row.parse_version) for row in pages] == [
         (f"http://h{number}.test/", str(number), html.PARSE_RULES) for number in range(6)
     ]
+    assert {(*row.robots, row.open_graph["type"], row.text) for row in pages} == {("meta:noarchive", "article", None)}
     links = turn.warehouse.read("links")
     found = {(row.rel, row.src_url, row.dst_url, row.dst_kind, row.seed_priority) for row in links.collect()}
     assert found == {

@@ -128,7 +128,8 @@ def _of_sitemap(fetch: Mapping[str, Any], body: bytes, page: Row, rules: Rules) 
     made = Extract(page, rejected=Counter({f"sitemap_{reason}": n for reason, n in told.rejected.items()}))
     made.rejected += Counter(sitemap_cut=told.cut)
     for entry in told.urls:
-        _add(made, fetch, rules, entry.loc, "sitemap", lastmod=entry.lastmod)
+        claim = entry.lastmod if entry.located else None  # of other places it may list URLs, as any page may; no more
+        _add(made, fetch, rules, entry.loc, "sitemap", lastmod=claim)
     for child in told.sitemaps:
         _add(made, fetch, rules, child, "sitemap", kind="sitemap", depth=fetch["depth"] or 0)
     page["links"] = len(made.links)
