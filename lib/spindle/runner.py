@@ -242,7 +242,7 @@ def kept(*, few: bool = False) -> Iterator[Callable[[DataFrame], DataFrame]]:
 
     def keep(frame: DataFrame) -> DataFrame:
         if few:
-            return frame.sparkSession.createDataFrame(frame.toArrow())
+            return tables.frame_of(frame.sparkSession, frame.toArrow())
         frames.append(frame.persist())
         return frames[-1]
 

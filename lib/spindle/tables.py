@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from spindle import direct, schema
 from spindle.errors import WarehouseError
 from spindle.ledger import Ledger
@@ -58,7 +60,7 @@ class Warehouse:
 
     def local(self, table: str, equals: Mapping[str, Any]) -> DataFrame:
         """Rows that the driver can hold, by the values of their columns: read at once and without Spark's help."""
-        return self.spark.createDataFrame(direct.read(self.location(table), equals))
+        return frame_of(self.spark, direct.read(self.location(table), equals))
 
     def values(self, table: str, equals: Mapping[str, Any], columns: Sequence[str]) -> list[dict[str, Any]]:
         """The same, as plain rows."""
@@ -116,6 +118,15 @@ class Warehouse:
         if missing := {name for name, _ in wanted} - set(frame.columns):
             raise ValueError(f"{table}: the frame lacks {', '.join(sorted(missing))}")
         return frame.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted))
+
+
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A frame of rows that the driver holds. A table of no rows has no chunk either, which Spark cannot take."""
+    return spark.createDataFrame(rows if rows.num_rows else pa.Table.from_batches([empty_batch(rows.schema)]))
+
+
+def empty_batch(kinds: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=kinds)
 
 
 def in_buckets(span: range) -> str:
