@@ -27,9 +27,9 @@ from rows import (
 )
 from spindle import runner
 from spindle.inlinks import estimate
-from spindle.jobs import update
+from spindle.jobs import fetch, generate, parse, update
 from spindle.ledger import Ledger
-from spindle.segments import State
+from spindle.segments import SegmentId, State
 from spindle.tables import Warehouse
 from spindle.urls import url_key
 
@@ -160,6 +160,18 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
     assert entry is not None and entry.state is State.UPDATED
     turn.entry = entry
     assert update.run(turn) == {}, "nor does a third, which has nothing to do"
+
+
+def test_a_turn_with_nothing_due_goes_round(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse, segment = new_warehouse(spark, tmp_path / "w"), SegmentId.parse("e.1of1")
+    turn = open_turn(warehouse, str(segment), settings_of())
+    assert runner.measured(turn, "generate", generate.run)["listed"] == 0
+    for name, job in {"fetch": fetch.run, "parse": parse.run, "update": update.run}.items():
+        runner.turn_of(warehouse, segment, name, job)
+    entry = warehouse.ledger.current(str(segment))
+    assert entry is not None and entry.state is State.UPDATED
+    assert [row["type"] for row in warehouse.values("events", {}, ["type"])] == ["segment.closed"]
+    assert all(warehouse.values(table, {}, ["segment"]) == [] for table in ("fetchlist", "fetches", "pages", "links"))
 
 
 class Killed(RuntimeError):
