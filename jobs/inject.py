@@ -20,7 +20,7 @@ import pyarrow as pa
 from spindle import priority, runner, schema, tables, urls
 from spindle.config import Settings
 from spindle.errors import InputError
-from spindle.scope import Scope, explain_trap
+from spindle.scope import Scope, refusal
 from spindle.seeds import Fault, Seed, parse
 from spindle.segments import SegmentId
 from spindle.session import open_session
@@ -99,11 +99,8 @@ def sift(lines: Iterable[str], settings: Settings) -> tuple[list[Seed], list[Fau
 
 
 def _refusal(url: str, scope: Scope, settings: Settings) -> str | None:
-    if trap := explain_trap(url, 0, settings.trap):
-        return trap
     host = urls.host_of(url)
-    verdict = scope.verdict(url, host, urls.registered_domain(host))
-    return None if verdict.allowed else f"out_of_scope: {verdict.rule}"
+    return refusal(url, host, urls.registered_domain(host), 0, scope, settings.trap)
 
 
 def run(
