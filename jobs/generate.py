@@ -22,6 +22,7 @@ from spindle.budgets import PACE, host_seconds
 from spindle.candidates import Census
 from spindle.config import Settings
 from spindle.errors import NothingDue, WarehouseError
+from spindle.fetcher.addresses import AddressRule
 from spindle.runner import Turn
 from spindle.scope import Scope, refusal
 from spindle.segments import Entry, SegmentId, State, live_overlaps
@@ -57,6 +58,22 @@ def refused(turn: Turn) -> Column | None:
     made: Any = arrow_udf(why, "string")  # type: ignore[call-overload] # its stubs know built-in arrays only
     column: Column = made("url", "host", "domain", "depth")
     return column
+
+
+def without_denied(hosts: DataFrame, denied: Sequence[str]) -> DataFrame:
+    """Hosts whose last address may not be connected to any more count as blocked."""
+    from pyspark.sql.functions import expr
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    if not denied:
+        return hosts
+
+    def refuses(ip: pa.Array) -> pa.Array:
+        rule = AddressRule(["0.0.0.0/0", "::/0"], denied)
+        return pa.array([text is not None and not rule.permits(text) for text in ip.to_pylist()], pa.bool_())
+
+    made: Any = arrow_udf(refuses, "boolean")  # type: ignore[call-overload] # as above
+    return hosts.withColumn("denied", made("ip")).withColumn("state", expr("IF(denied, 'blocked', state)"))
 
 
 @lru_cache(maxsize=1)
@@ -98,8 +115,11 @@ def seeds_of(turn: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 class Plan(NamedTuple):
-    """What would be listed: the counts, the cuts, the chosen rows, and each host's part and task."""
+    """What would be listed: what is due and how it was judged, the counts, the cuts, the chosen rows, and each host's
+    part and task."""
 
+    waiting: DataFrame
+    judged: DataFrame
     counted: Census
     cuts: Mapping[selector.Class, selector.Cut]
     chosen: DataFrame
@@ -133,13 +153,14 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     why = refused(turn)
     waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why)
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
-    judged = keep(candidates.judge(waiting, warehouse.read_range("hosts", turn.segment), turn))
+    hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
+    judged = keep(candidates.judge(waiting, hosts, turn))
     counted = candidates.census(waiting, judged)
     cuts = selector.cuts(counted.candidates, settings.generate)
     chosen = keep(candidates.selected(judged, cuts))
     loads, repeated = host_loads(chosen, settings) if cuts else ([], 0)
     wished = settings.generate.fetch_tasks or warehouse.spark.sparkContext.defaultParallelism
-    return Plan(counted, cuts, chosen, loads, selector.pack_tasks(loads, wished), repeated)
+    return Plan(waiting, judged, counted, cuts, chosen, loads, selector.pack_tasks(loads, wished), repeated)
 
 
 def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.HostLoad], int]:

@@ -164,6 +164,39 @@ def test_what_a_host_holds_back_does_not_use_up_its_domain(spark: SparkSession) 
     }
 
 
+def test_farms_of_hosts_and_full_servers_are_bounded(spark: SparkSession) -> None:
+    """Wildcard DNS gives a domain as many hosts as one likes: those never met enter few at a time, known ones freely.
+    Hosts that share an address share its budget; a host without a known address is nobody's neighbour."""
+    facts = [("farm.test", f"n{n}.farm.test", True, None) for n in range(6) for _ in range(2)]
+    facts += [("farm.test", "known.farm.test", False, "192.0.2.1")] * 3
+    facts += [("other.test", "known.other.test", False, "192.0.2.1")] * 3
+    rows = [(n, *fact, 1, n / 100, n, None) for n, fact in enumerate(facts)]
+    ddl = "url_key LONG, domain STRING, host STRING, new_host BOOLEAN, ip STRING, level INT, score DOUBLE, tie LONG"
+    judged = spark.createDataFrame(rows, f"{ddl}, reason STRING")
+    held = candidates.with_address_reason(candidates.with_new_hosts_reason(judged, 4, 7), 5)
+    found = held.collect()
+    kept = {row.host for row in found if row.reason is None and row.new_host}
+    assert len(kept) == 4, "four new hosts, whole"
+    assert Counter(row.reason for row in found if row.new_host) == {None: 8, "domain_new_hosts": 4}
+    assert Counter(row.reason for row in found if row.ip) == {None: 5, "address_budget": 1}
+    assert [row.url_key for row in found if row.reason == "address_budget"] == [12], "the worst of the address"
+    again = candidates.with_new_hosts_reason(judged, 4, 7).filter("reason IS NULL AND new_host").collect()
+    assert {row.host for row in again} == kept, "a rerun lets the same ones in"
+
+
+def test_a_session_s_zone_moves_no_time(spark: SparkSession) -> None:
+    """apache/stormcrawler#777: due is an instant, whatever zone driver and session have; the hour that summer time
+    skips in New York (02:30 on 8 March 2026) is an hour like others."""
+    moments = {"past": ago(3600), "future": ago(-3600), "skipped": NOW.replace(month=3, day=8, hour=7, minute=30)}
+    urls = frame(spark, "urls", [url_row(f"http://{name}.test/", next_fetch=at) for name, at in moments.items()])
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = {row.host for row in candidates.due(urls, frame_turn()).collect()}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert found == {"past.test", "skipped.test"}
+
+
 # --- a whole list
 
 LONG = ".".join(["x" * 61, "y" * 61, "z" * 61, "w" * 61, "test"])  # 252 characters, one less than DNS allows

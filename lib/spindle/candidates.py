@@ -49,8 +49,11 @@ def judge(waiting: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
     """The due URLs within the literal host budget, each with the reason that holds it back, or with its bin."""
     budget = turn.settings.generate.host_budget
     ranked = best_of_each_host(wanted(waiting), NO_LIMIT if budget == UNLIMITED else budget)
+    settings = turn.settings.generate
     judged = with_host_reason(ranked, hosts, turn)
-    return with_bin(with_domain_reason(judged, turn.settings.generate.domain_budget))
+    judged = with_new_hosts_reason(judged, settings.domain_new_hosts, turn.seed).drop("new_host")
+    judged = with_domain_reason(judged, settings.domain_budget)
+    return with_bin(with_address_reason(judged, settings.address_budget))
 
 
 def wanted(waiting: DataFrame) -> DataFrame:
@@ -69,17 +72,41 @@ def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFram
     What packing asks of a host comes along, so that `hosts` is read once."""
     judged = frame.join(hosts.select("host", "ip", *ASKED, *PACE), "host", "left")
     reason = host_reason_sql(turn.settings, turn.now)
-    return judged.selectExpr("*", f"{reason} AS reason").drop("host_rank", *ASKED)
+    return judged.selectExpr("*", f"{reason} AS reason", "state IS NULL AS new_host").drop("host_rank", *ASKED)
+
+
+def with_new_hosts_reason(frame: DataFrame, most: int, seed: int) -> DataFrame:
+    """At most `most` hosts of a registered domain that were never met; chance, the same in a rerun, chooses which."""
+    if most == UNLIMITED:
+        return frame
+    order = f"PARTITION BY domain ORDER BY NOT new_host, xxhash64(host, {seed}L), host"
+    ranked = frame.selectExpr("*", f"dense_rank() OVER ({order}) AS group_rank")
+    return _held_back(ranked, f"new_host AND group_rank > {most}", "domain_new_hosts")
 
 
 def with_domain_reason(frame: DataFrame, budget: int) -> DataFrame:
     """At most `budget` URLs of a registered domain: a farm of wildcard hosts is one site."""
+    return _best_of_each(frame, "domain", budget, "domain_budget")
+
+
+def with_address_reason(frame: DataFrame, budget: int) -> DataFrame:
+    """At most `budget` URLs of hosts that shared an address when they were last fetched."""
+    return _best_of_each(frame, "ip", budget, "address_budget")
+
+
+def _best_of_each(frame: DataFrame, column: str, budget: int, reason: str) -> DataFrame:
     if budget == UNLIMITED:
         return frame
-    order = "PARTITION BY domain, reason IS NULL ORDER BY level, score DESC, tie"
-    ranked = frame.selectExpr("*", f"row_number() OVER ({order}) AS domain_rank")
-    reason = f"coalesce(reason, IF(domain_rank > {budget}, 'domain_budget', NULL))"
-    return ranked.selectExpr("* EXCEPT (reason, domain_rank)", f"{reason} AS reason")
+    order = f"PARTITION BY {column}, reason IS NULL ORDER BY level, score DESC, tie"
+    ranked = frame.selectExpr("*", f"row_number() OVER ({order}) AS group_rank")
+    return _held_back(ranked, f"{column} IS NOT NULL AND group_rank > {budget}", reason)
+
+
+def _held_back(ranked: DataFrame, condition: str, reason: str) -> DataFrame:
+    """Gives those of the condition their reason, unless they have one."""
+    return ranked.selectExpr(
+        "* EXCEPT (reason, group_rank)", f"coalesce(reason, IF({condition}, '{reason}', NULL)) AS reason"
+    )
 
 
 def with_bin(frame: DataFrame) -> DataFrame:
