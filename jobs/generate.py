@@ -154,6 +154,7 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why)
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
     hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
+    hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
     judged = keep(candidates.judge(waiting, hosts, turn))
     counted = candidates.census(waiting, judged)
     cuts = selector.cuts(counted.candidates, settings.generate)

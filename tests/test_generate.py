@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rows import NOW, add, ago, contents, frame, host_row, new_warehouse, open_turn, settings_of, url_row, utc
-from spindle import candidates
+from spindle import candidates, schema
 from spindle.budgets import NO_LIMIT
 from spindle.config import UNLIMITED
 from spindle.errors import WarehouseError
@@ -124,6 +124,31 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
         assert len(found[host][reason]) == TWELVE - through or not reason, (host, why)
         best = {f"http://{host}/{n}" for n in range(TWELVE - through, TWELVE)}
         assert set(found[host][None]) == best, "the best of them"
+
+
+#: Host -> its current rows of `robots` (verdict, seconds until asked again) and a closed one, its own back-off, until
+#: when it is left alone.
+SILENT: dict[str, tuple[list[tuple[str, float, bool]], float | None, float | None, str]] = {
+    "silent.test": ([("unreachable", 60, True)], None, 60, "unreachable, and not to be asked yet"),
+    "worse.test": ([("unreachable", 60, True)], 90, 90, "its own back-off is longer"),
+    "ask.test": ([("unreachable", -1, True)], None, None, "it is time to ask again"),
+    "half.test": ([("unreachable", 60, True), ("rules", 60, True)], None, None, "https answers"),
+    "was.test": ([("unreachable", 60, False), ("rules", 60, True)], None, None, "it was, and is no more"),
+    "fine.test": ([], 5, 5, "never asked"),
+}
+
+
+def test_a_host_whose_robots_are_unreachable_is_left_alone(spark: SparkSession) -> None:
+    robots, hosts = [], []
+    for host, (rows, own, _, _) in SILENT.items():
+        hosts.append(host_row(host, backoff_until=None if own is None else ago(-own)))
+        for verdict, seconds, current in rows:
+            row = dict.fromkeys(schema.columns("robots")) | {"host": host, "verdict": verdict, "bucket": 0}
+            row |= {"until": None if current else ago(9), "expires_at": ago(-seconds), "attempted_at": ago(99)}
+            robots.append(row | {"origin": f"http://{host}", "since": ago(99)})
+    found = candidates.left_alone(frame(spark, "hosts", hosts), frame(spark, "robots", robots), frame_turn())
+    until = {row.host: utc(row.backoff_until) for row in found.select("host", "backoff_until").collect()}
+    assert until == {host: None if s is None else ago(-s) for host, (_, _, s, _) in SILENT.items()}
 
 
 @pytest.mark.parametrize(

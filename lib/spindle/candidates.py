@@ -67,6 +67,19 @@ def best_of_each_host(frame: DataFrame, most: int) -> DataFrame:
     return ranked if most == NO_LIMIT else ranked.filter(f"host_rank <= {most}")
 
 
+def left_alone(hosts: DataFrame, robots: DataFrame, turn: Turn) -> DataFrame:
+    """Hosts all of whose robots.txt are unreachable back off until they are asked again: until then nothing of them
+    may be fetched (RFC 9309 2.3.1.4), and every place in a list would be lost."""
+    silent = f"verdict = 'unreachable' AND expires_at > {turn.now_sql}"
+    current = robots.filter("until IS NULL").selectExpr("host", f"{silent} AS silent", "expires_at")
+    grouped = current.groupBy("host").agg({"silent": "min", "expires_at": "min"})
+    asked_again = grouped.filter("`min(silent)`").selectExpr("host", "`min(expires_at)` AS asked_again")
+    known = hosts.join(asked_again, "host", "left")
+    return known.selectExpr(
+        "* EXCEPT (backoff_until, asked_again)", "greatest(backoff_until, asked_again) AS backoff_until"
+    )
+
+
 def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
     """Adds `reason`: why the host lets a URL not through now, or null. An unknown host has the budgets of a new one.
     What packing asks of a host comes along, so that `hosts` is read once."""
