@@ -72,7 +72,8 @@ class Report:
 
 
 class Month:
-    def __init__(self, urls: int, hosts: int, seed: int = 1) -> None:
+    def __init__(self, urls: int, hosts: int, seed: int = 1, growth: float = 0.005) -> None:
+        """`growth`: new URLs a turn, as a part of the first ones; 0.08 fills every list."""
         self.chance = random.Random(seed)
         settings = config.build([default_layer()]).generate
         per_turn = max(20, urls * 4 // 100)  # a slice; sixteen of a hundred a day
@@ -85,6 +86,7 @@ class Month:
         weights = [1 / (n + 10) for n in range(hosts)]
         self.urls = [self._url(n, host, 0) for n, host in enumerate(self.chance.choices(self.hosts, weights, k=urls))]
         self.all = urls
+        self.growth = round(urls * growth)
 
     def _host(self, number: int) -> Host:
         domain = f"d{number // 3}.test"  # hosts of three share a domain, so their bucket
@@ -236,10 +238,14 @@ class Month:
 
     def _growth(self, now: int) -> None:
         """New URLs, all of them good ones: they must not keep the others waiting for ever."""
-        for _ in range(self.all // 200):
+        for _ in range(self.growth):
             url = self._url(len(self.urls), self.chance.choice(self.hosts), now + HALF)
             url.score, url.level = 0.95, 1
             self.urls.append(url)
+
+    def never_listed(self) -> int:
+        """How many URLs of the first day no list has had."""
+        return sum(url.fresh for url in self.urls[: self.all])
 
     def longest_still_waiting(self, now: int) -> float:
         """Seconds that the worst of those still due has waited, over what its host's budget explains."""

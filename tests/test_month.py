@@ -38,3 +38,12 @@ def test_priority_is_kept(month: Month) -> None:
     cut = report.strict  # sums over the same number of URLs
     assert cut <= report.ours <= 1.91 * cut
     assert report.ours < 0.9 * report.round_robin
+
+
+def test_an_endless_stream_of_better_urls_keeps_nobody_out() -> None:
+    """Newcomers of level 1 are half as many again as there are places for new URLs. Level 5 has four of a hundred
+    places, too few for its backlog: it is its age that brings the last URL of the first day in."""
+    month = Month(urls=3_000, hosts=600, growth=0.06)
+    month.run(40)
+    assert month.never_listed() == 0
+    assert month.report.by_level[1] > month.report.listed / 2, "and yet most of what was listed is the best"
