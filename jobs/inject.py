@@ -80,9 +80,9 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
         builder = builder.whenMatchedUpdate(set={**{name: f"s.{name}" for name in renewed}, "depth": "0"})
     given = set(source.columns)
     values: dict[str, Any] = {name: f"s.{name}" for name in schema.columns("urls") if name in given}
-    tables.retry_conflicts(builder.whenNotMatchedInsert(values=values).execute)
-    done = warehouse.delta("urls").history(1).select("operation", "operationMetrics").head()
-    return int(done.operationMetrics.get("numTargetRowsInserted", 0)) if done and done.operation == "MERGE" else 0
+    # not from the table's history: a MERGE that changes nothing leaves no commit there
+    done = tables.retry_conflicts(builder.whenNotMatchedInsert(values=values).execute).head()
+    return int(done.num_inserted_rows)
 
 
 def sift(lines: Iterable[str], settings: Settings) -> tuple[list[Seed], list[Fault]]:
