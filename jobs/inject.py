@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import re
 import sys
 import time
@@ -17,10 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from spindle import priority, runner, schema, tables, urls
+from spindle import priority, runner, schema, sitemap, tables, urls
 from spindle.config import Settings
 from spindle.errors import InputError
-from spindle.scope import Scope, explain_trap
+from spindle.scope import Scope, refusal
 from spindle.seeds import Fault, Seed, parse
 from spindle.segments import SegmentId
 from spindle.session import open_session
@@ -28,12 +29,14 @@ from spindle.store import open_store
 from spindle.tables import Warehouse
 
 LEASE_S = 3600.0
+NOWHERE = "http://sitemap.invalid/"  # where a sitemap in a file lies: what is relative there leads nowhere (RFC 2606)
 SHOWN_FAULTS = 20  # a list with a million bad lines must not bury its own summary
 
 _SEEDS = pa.schema(
     [
         ("url_key", pa.int64()),
         ("bucket", pa.int32()),
+        ("kind", pa.string()),
         ("url", pa.string()),
         ("host", pa.string()),
         ("domain", pa.string()),
@@ -52,7 +55,7 @@ def seed_table(seeds: Iterable[Seed], buckets: int) -> pa.Table:
         host = urls.host_of(url)
         domain = urls.registered_domain(host)
         known = {"url_key": urls.url_key(url), "bucket": urls.bucket_of(domain, buckets), "url": url, "host": host}
-        wish = {"seed_priority": seed.priority, "fixed_interval_s": seed.interval_s}
+        wish = {"kind": seed.kind, "seed_priority": seed.priority, "fixed_interval_s": seed.interval_s}
         rows.append({**known, "domain": domain, **wish, "metadata": list(seed.metadata.items()) or None})
     return pa.Table.from_pylist(rows, schema=_SEEDS)
 
@@ -77,9 +80,9 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
         builder = builder.whenMatchedUpdate(set={**{name: f"s.{name}" for name in renewed}, "depth": "0"})
     given = set(source.columns)
     values: dict[str, Any] = {name: f"s.{name}" for name in schema.columns("urls") if name in given}
-    tables.retry_conflicts(builder.whenNotMatchedInsert(values=values).execute)
-    done = warehouse.delta("urls").history(1).select("operation", "operationMetrics").head()
-    return int(done.operationMetrics.get("numTargetRowsInserted", 0)) if done and done.operation == "MERGE" else 0
+    # not from the table's history: a MERGE that changes nothing leaves no commit there
+    done = tables.retry_conflicts(builder.whenNotMatchedInsert(values=values).execute).head()
+    return int(done.num_inserted_rows)
 
 
 def sift(lines: Iterable[str], settings: Settings) -> tuple[list[Seed], list[Fault]]:
@@ -99,11 +102,8 @@ def sift(lines: Iterable[str], settings: Settings) -> tuple[list[Seed], list[Fau
 
 
 def _refusal(url: str, scope: Scope, settings: Settings) -> str | None:
-    if trap := explain_trap(url, 0, settings.trap):
-        return trap
     host = urls.host_of(url)
-    verdict = scope.verdict(url, host, urls.registered_domain(host))
-    return None if verdict.allowed else f"out_of_scope: {verdict.rule}"
+    return refusal(url, host, urls.registered_domain(host), 0, scope, settings.trap)
 
 
 def run(
@@ -132,28 +132,52 @@ def run(
     return counts, faults
 
 
-def read_lines(source: str) -> list[str]:
-    """Lines of a file, of `-` (standard input), or of an s3:// object; bytes that are not UTF-8 are replaced.
+def read_bytes(source: str) -> bytes:
+    """A file, `-` (standard input), or an s3:// object.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: it cannot be read.
     """
     try:
         if source == "-":
-            content = sys.stdin.buffer.read()
-        elif "://" in source:
+            return sys.stdin.buffer.read()
+        if "://" in source:
             root, _, name = source.rpartition("/")
-            content = open_store(root).get(name)
-        else:
-            content = Path(source).read_bytes()
+            return open_store(root).get(name)
+        return Path(source).read_bytes()
     except OSError as error:
         raise InputError(f"seed list {source}: {error.strerror or error}") from None
-    return content.decode("utf-8", errors="replace").split("\n")
 
 
-def read_lists(sources: Sequence[str]) -> tuple[list[str], list[tuple[str, int]]]:
+def read_lines(source: str) -> list[str]:
+    """Lines of a seed list; bytes that are not UTF-8 are replaced. Raises as `read_bytes`."""
+    return read_bytes(source).decode("utf-8", errors="replace").split("\n")
+
+
+def read_sitemap(source: str) -> list[str]:
+    """A sitemap as lines of a seed list. One on the web is itself a seed, fetched by the next turn as politely as
+    anything; of a file or object all that it lists is, nested sitemaps to be read as such.
+
+    Raises:
+        InputError: it cannot be read, or is no sitemap.
+    """
+    if source.startswith(("http://", "https://")):
+        return [json.dumps({"url": source, "kind": "sitemap"})]
+    try:
+        found = sitemap.parse(read_bytes(source), NOWHERE)
+    except sitemap.SitemapError as error:
+        raise InputError(f"sitemap {source}: {error.reason}; expected XML, RSS, Atom or one URL a line") from None
+    left_out = {**found.rejected, "past_the_limit": found.cut, "cut_off": int(found.truncated)}
+    if told := ", ".join(f"{reason} {count}" for reason, count in left_out.items() if count):
+        print(f"  sitemap {source}: left out or unsure: {told}", file=sys.stderr)
+    listed = [(entry.loc, "page") for entry in found.urls] + [(loc, "sitemap") for loc in found.sitemaps]
+    return [json.dumps({"url": loc.removeprefix(NOWHERE), "kind": kind}) for loc, kind in listed]
+
+
+def read_lists(sources: Sequence[str], sitemaps: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, int]]]:
     """The lines of all lists one after the other, and each list's name and number of lines, for `tell`."""
     lists = [(source, read_lines(source)) for source in sources]
+    lists += [(source, read_sitemap(source)) for source in sitemaps]
     return [line for _, lines in lists for line in lines], [(source, len(lines)) for source, lines in lists]
 
 
@@ -190,7 +214,10 @@ def _place(line: int, lists: Sequence[tuple[str, int]]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = runner.arguments("inject", "Add seed URLs to the URL table.", segment=False)
-    parser.add_argument("seeds", nargs="+", metavar="FILE", help="seed lists; - is standard input")
+    parser.add_argument("seeds", nargs="*", metavar="FILE", help="seed lists; - is standard input")
+    parser.add_argument(
+        "--sitemap", action="append", default=[], metavar="FILE|URL", help="what a sitemap lists; repeatable"
+    )
     parser.add_argument("--segment", metavar="ID", help="name of the lease (default: inject-<time>)")
     parser.add_argument("--overwrite", action="store_true", help="renew priority, interval and due time of known rows")
     parser.add_argument("--strict", action="store_true", help="a bad line is an error (exit 2) and nothing goes in")
@@ -199,7 +226,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _body(options: argparse.Namespace) -> int:
     settings, now = runner.settings_of(options), runner.now_of(options)
-    lines, lists = read_lists(options.seeds)
+    if not options.seeds and not options.sitemap:
+        raise InputError("nothing to inject: name a seed list (- is standard input), or --sitemap FILE")
+    lines, lists = read_lists(options.seeds, options.sitemap)
     if options.strict and (faults := sift(lines, settings)[1]):
         tell(faults, lists)
         raise InputError(f"{len(faults)} bad lines, nothing injected (--strict)")

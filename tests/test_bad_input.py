@@ -166,7 +166,7 @@ BAD = {
     "http://a.test:99999/": "",
     "http://a.test/?x=1\tpriority=high": "priority 'high' is not a number",
     '{"url": "http://a.test/': "not valid JSON",
-    "http://a.test/b/c/b/c/b/c/b/c/": "repeated_segments: ",
+    "http://a.test/b/c/b/c/b/c/b/c/": "trap_repeated_segments: ",
     f"http://a.test/{'x' * 3000}": "",
     "http://no.test/": "out_of_scope: deny host:no.test",
 }

@@ -62,6 +62,11 @@ def test_the_configuration_may_name_more() -> None:
     assert [rule.permits(a) for a in ("10.0.0.1", "192.168.7.2", "::1")] == [False] * 3
     with pytest.raises(ConfigError, match="allow_addresses: 'intranet'"):
         AddressRule(["intranet"])
+    denying = AddressRule(["127.0.0.0/8"], ["127.9.0.0/16", "93.184.0.0/16"])
+    asked = ("127.0.0.1", "127.9.0.1", "93.184.216.34", "::ffff:93.184.216.34", "1.1.1.1")
+    assert [denying.permits(address) for address in asked] == [True, False, False, False, True]
+    with pytest.raises(ConfigError, match=r"network\.deny_addresses: 'x'"):
+        AddressRule([], ["x"])
 
 
 HOSTS = """

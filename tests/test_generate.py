@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rows import NOW, add, ago, contents, frame, host_row, new_warehouse, open_turn, settings_of, url_row, utc
+from spindle import candidates, schema
+from spindle.budgets import NO_LIMIT
 from spindle.config import UNLIMITED
+from spindle.errors import WarehouseError
 from spindle.jobs import generate
 from spindle.priority import (
     PriorityFacts,
@@ -24,9 +29,9 @@ from spindle.priority import (
     score_sql,
 )
 from spindle.runner import Turn
-from spindle.segments import SegmentId, State
+from spindle.segments import Entry, SegmentId, State
 from spindle.selector import cuts as cuts_of
-from spindle.urls import bucket_of
+from spindle.urls import bucket_of, policy_digest, psl_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,9 +112,9 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
     turn = frame_turn(fetch={"window_s": 20.0}, generate={"host_day_budget": 30})
     urls = [url_row(f"http://{host}/{n}", score=n / 100) for host in HOSTS for n in range(TWELVE)]
     known = [host_row(host, **facts) for host, (facts, *_) in HOSTS.items() if facts is not None]
-    waiting = generate.due(frame(spark, "urls", urls), turn)
-    ranked = generate.best_of_each_host(waiting, generate.NO_LIMIT)
-    judged = generate.with_host_reason(ranked, frame(spark, "hosts", known), turn)
+    waiting = candidates.due(frame(spark, "urls", urls), turn)
+    ranked = candidates.best_of_each_host(waiting, NO_LIMIT)
+    judged = candidates.with_host_reason(ranked, frame(spark, "hosts", known), turn)
     keys = spark.createDataFrame([(row["url_key"], row["url"]) for row in urls], "key LONG, url STRING")
     found: dict[str, dict[str | None, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in judged.join(keys, judged.url_key == keys.key).collect():
@@ -119,6 +124,31 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
         assert len(found[host][reason]) == TWELVE - through or not reason, (host, why)
         best = {f"http://{host}/{n}" for n in range(TWELVE - through, TWELVE)}
         assert set(found[host][None]) == best, "the best of them"
+
+
+#: Host -> its current rows of `robots` (verdict, seconds until asked again) and a closed one, its own back-off, until
+#: when it is left alone.
+SILENT: dict[str, tuple[list[tuple[str, float, bool]], float | None, float | None, str]] = {
+    "silent.test": ([("unreachable", 60, True)], None, 60, "unreachable, and not to be asked yet"),
+    "worse.test": ([("unreachable", 60, True)], 90, 90, "its own back-off is longer"),
+    "ask.test": ([("unreachable", -1, True)], None, None, "it is time to ask again"),
+    "half.test": ([("unreachable", 60, True), ("rules", 60, True)], None, None, "https answers"),
+    "was.test": ([("unreachable", 60, False), ("rules", 60, True)], None, None, "it was, and is no more"),
+    "fine.test": ([], 5, 5, "never asked"),
+}
+
+
+def test_a_host_whose_robots_are_unreachable_is_left_alone(spark: SparkSession) -> None:
+    robots, hosts = [], []
+    for host, (rows, own, _, _) in SILENT.items():
+        hosts.append(host_row(host, backoff_until=None if own is None else ago(-own)))
+        for verdict, seconds, current in rows:
+            row = dict.fromkeys(schema.columns("robots")) | {"host": host, "verdict": verdict, "bucket": 0}
+            row |= {"until": None if current else ago(9), "expires_at": ago(-seconds), "attempted_at": ago(99)}
+            robots.append(row | {"origin": f"http://{host}", "since": ago(99)})
+    found = candidates.left_alone(frame(spark, "hosts", hosts), frame(spark, "robots", robots), frame_turn())
+    until = {row.host: utc(row.backoff_until) for row in found.select("host", "backoff_until").collect()}
+    assert until == {host: None if s is None else ago(-s) for host, (_, _, s, _) in SILENT.items()}
 
 
 @pytest.mark.parametrize(
@@ -134,13 +164,13 @@ def test_caps_are_exact_and_0_is_none(cap: int, expected: dict[str, int], spark:
     """apache/nutch#344 (one too many), #249 (0 read as unlimited): per host and per domain alike."""
     counts = {"a": 12, "b": 5, "c": 1}
     urls = [url_row(f"http://{name}.test/{n}") for name, most in counts.items() for n in range(most)]
-    waiting = generate.due(frame(spark, "urls", urls), frame_turn())
-    most = cap if cap != UNLIMITED else generate.NO_LIMIT
-    by_host = Counter(row.host for row in generate.best_of_each_host(waiting, most).select("host").collect())
+    waiting = candidates.due(frame(spark, "urls", urls), frame_turn())
+    most = cap if cap != UNLIMITED else NO_LIMIT
+    by_host = Counter(row.host for row in candidates.best_of_each_host(waiting, most).select("host").collect())
     assert by_host == {f"{name}.test": number for name, number in expected.items()}
     farm = [url_row(f"http://w{n}.{name}.test/") for name, most in counts.items() for n in range(most)]
-    judged = generate.due(frame(spark, "urls", farm), frame_turn()).selectExpr("*", "CAST(NULL AS STRING) AS reason")
-    reasons = Counter((row.domain, row.reason) for row in generate.with_domain_reason(judged, cap).collect())
+    judged = candidates.due(frame(spark, "urls", farm), frame_turn()).selectExpr("*", "CAST(NULL AS STRING) AS reason")
+    reasons = Counter((row.domain, row.reason) for row in candidates.with_domain_reason(judged, cap).collect())
     wanted = {(f"{name}.test", None): number for name, number in expected.items()}
     wanted |= {(f"{name}.test", "domain_budget"): most - expected.get(name, 0) for name, most in counts.items()}
     assert reasons == {key: number for key, number in wanted.items() if number}
@@ -149,14 +179,47 @@ def test_caps_are_exact_and_0_is_none(cap: int, expected: dict[str, int], spark:
 def test_what_a_host_holds_back_does_not_use_up_its_domain(spark: SparkSession) -> None:
     urls = [url_row(f"http://{name}.farm.test/{n}", score=0.9 if name == "off" else 0.1) for name in ("off", "on")
             for n in range(3)]  # fmt: skip
-    waiting = generate.due(frame(spark, "urls", urls), frame_turn())
+    waiting = candidates.due(frame(spark, "urls", urls), frame_turn())
     judged = waiting.selectExpr("*", "IF(host = 'off.farm.test', 'host_backing_off', NULL) AS reason")
-    found = Counter((row.host, row.reason) for row in generate.with_domain_reason(judged, 2).collect())
+    found = Counter((row.host, row.reason) for row in candidates.with_domain_reason(judged, 2).collect())
     assert found == {
         ("off.farm.test", "host_backing_off"): 3,
         ("on.farm.test", None): 2,
         ("on.farm.test", "domain_budget"): 1,
     }
+
+
+def test_farms_of_hosts_and_full_servers_are_bounded(spark: SparkSession) -> None:
+    """Wildcard DNS gives a domain as many hosts as one likes: those never met enter few at a time, known ones freely.
+    Hosts that share an address share its budget; a host without a known address is nobody's neighbour."""
+    facts = [("farm.test", f"n{n}.farm.test", True, None) for n in range(6) for _ in range(2)]
+    facts += [("farm.test", "known.farm.test", False, "192.0.2.1")] * 3
+    facts += [("other.test", "known.other.test", False, "192.0.2.1")] * 3
+    rows = [(n, *fact, 1, n / 100, n, None) for n, fact in enumerate(facts)]
+    ddl = "url_key LONG, domain STRING, host STRING, new_host BOOLEAN, ip STRING, level INT, score DOUBLE, tie LONG"
+    judged = spark.createDataFrame(rows, f"{ddl}, reason STRING")
+    held = candidates.with_address_reason(candidates.with_new_hosts_reason(judged, 4, 7), 5)
+    found = held.collect()
+    kept = {row.host for row in found if row.reason is None and row.new_host}
+    assert len(kept) == 4, "four new hosts, whole"
+    assert Counter(row.reason for row in found if row.new_host) == {None: 8, "domain_new_hosts": 4}
+    assert Counter(row.reason for row in found if row.ip) == {None: 5, "address_budget": 1}
+    assert [row.url_key for row in found if row.reason == "address_budget"] == [12], "the worst of the address"
+    again = candidates.with_new_hosts_reason(judged, 4, 7).filter("reason IS NULL AND new_host").collect()
+    assert {row.host for row in again} == kept, "a rerun lets the same ones in"
+
+
+def test_a_session_s_zone_moves_no_time(spark: SparkSession) -> None:
+    """apache/stormcrawler#777: due is an instant, whatever zone driver and session have; the hour that summer time
+    skips in New York (02:30 on 8 March 2026) is an hour like others."""
+    moments = {"past": ago(3600), "future": ago(-3600), "skipped": NOW.replace(month=3, day=8, hour=7, minute=30)}
+    urls = frame(spark, "urls", [url_row(f"http://{name}.test/", next_fetch=at) for name, at in moments.items()])
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = {row.host for row in candidates.due(urls, frame_turn()).collect()}
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert found == {"past.test", "skipped.test"}
 
 
 # --- a whole list
@@ -258,8 +321,78 @@ def test_a_list_is_exact_fair_and_the_same_again(
 
 def test_a_list_of_size_0_is_empty(spark: SparkSession) -> None:
     urls = frame(spark, "urls", [url_row(f"http://h.test/{n}") for n in range(9)])
-    judged = generate.with_bin(generate.due(urls, frame_turn()).selectExpr("*", "CAST(NULL AS STRING) AS reason"))
-    counted = generate.census(judged, judged)
+    judged = candidates.with_bin(candidates.due(urls, frame_turn()).selectExpr("*", "CAST(NULL AS STRING) AS reason"))
+    counted = candidates.census(judged, judged)
     for size, listed in ((0, 0), (1, 1), (9, 9), (10, 9)):
         cuts = cuts_of(counted.candidates, settings_of(generate={"list_size": size}).generate)
-        assert generate.selected(judged, cuts).count() == listed
+        assert candidates.selected(judged, cuts).count() == listed
+
+
+# --- what a range may hold that it should not, and rules that change
+
+
+def test_rules_are_asked_again_only_where_they_changed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under the rules of its door a URL is not asked twice; under others it is, before it uses up a budget. On the way:
+    keys that stand twice (frontera#87), odd numbers, and a dry run that writes nothing."""
+    odd = {"score": float("nan"), "priority": 9, "discovered_at": ago(-DAY), "fetch_interval_s": -5}
+    rows = [url_row(f"http://h.test/{n}", score=0.9) for n in range(3)] + [url_row("http://h.test/odd", **odd)]
+    rows += [url_row("http://h.test/private/1", score=1.0), url_row("http://deep.test/", depth=99)]
+    rows += [url_row("http://twice.test/"), url_row("http://twice.test/", score=0.7), url_row("https://twice.test/")]
+    warehouse = new_warehouse(spark, tmp_path / "w")
+    add(warehouse, "urls", rows)
+    limits = {"host_budget": 4, "fetch_tasks": 2}
+    first = open_turn(warehouse, "a", settings_of(generate=limits, trap={"max_depth": UNLIMITED}))
+    counts = generate.run(first)
+    everything = {row["url"] for row in rows}
+    assert listed_in(warehouse, "a.1of1") == sorted(everything - {"http://h.test/odd"}), "the odd one is the worst"
+    assert (counts["listed"], counts["due"]) == (7, 9)
+    assert (counts["not_listed.host_budget"], counts["not_listed.repeated_key"]) == (1, 1)
+
+    warehouse.ledger.move("a.1of1", State.EXPIRED, 0.0)
+    changed = settings_of(generate=limits, scope={"deny": ["regex:/private/"]}, trap={"max_depth": 15})
+    dry = Turn(warehouse, SegmentId("b"), changed, NOW, 0, None)
+    before = len(warehouse.ledger.entries()), contents(warehouse, "fetchlist")
+    told = generate.preview(dry)
+    assert (told["not_listed.out_of_scope"], told["not_listed.trap_depth"], told["not_listed.host_budget"]) == (1, 1, 0)
+    assert told["listed"] == 6 and told["listed"] + sum_of(told, "not_listed.") == told["due"] == 9
+    shown = capsys.readouterr().out
+    assert "host h.test: 4 URLs, 8 s, task 0\n" in shown and "task 1: 2 URLs of 1 hosts, 4 host-s" in shown
+    assert (len(warehouse.ledger.entries()), contents(warehouse, "fetchlist")) == before
+    generate.run(open_turn(warehouse, "b", changed))
+    assert listed_in(warehouse, "b.1of1") == sorted(everything - {"http://h.test/private/1", "http://deep.test/"})
+
+
+def sum_of(counts: dict[str, float], beginning: str) -> float:
+    return sum(number for name, number in counts.items() if name.startswith(beginning))
+
+
+def listed_in(warehouse: Any, segment: str) -> list[str]:
+    return sorted(r.url for r in warehouse.read("fetchlist").filter(f"segment = '{segment}'").select("url").collect())
+
+
+@pytest.mark.parametrize(
+    ("then", "changed", "why"),
+    [
+        ({}, False, "the same rules"),
+        ({"generate": {"list_size": 3}}, False, "another setting"),
+        ({"scope": {"deny": ["host:a.test"]}}, True, "another scope"),
+        ({"trap": {"max_depth": 3}}, True, "other traps"),
+    ],
+)
+def test_only_scope_and_traps_count_as_rules(then: dict[str, Any], changed: bool, why: str) -> None:
+    pinned = settings_of(**then)
+    pins = json.dumps({"settings": json.loads(pinned.to_json()), "digest": pinned.digest()})
+    entry = Entry(1, "a.1of1", State.OPENED, 0.0, 0, 4, 1, 0.0, "vm:1", pins)
+    assert generate.rules_changed([entry, replace(entry, pins="")], settings_of()) == changed, why
+
+
+@pytest.mark.parametrize("key", ["policy_digest", "public_suffix_version"])
+def test_a_warehouse_keyed_under_other_rules_is_refused(key: str) -> None:
+    settings = settings_of()
+    marker = {"policy_digest": policy_digest(settings.url), "public_suffix_version": psl_version()}
+    generate.check_policy(marker, settings)
+    generate.check_policy({}, settings)
+    with pytest.raises(WarehouseError, match=r"keyed under other rules.*spindle rekey --dry-run"):
+        generate.check_policy({**marker, key: "another"}, settings)

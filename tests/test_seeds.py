@@ -14,6 +14,7 @@ GOOD = [
     ("http://a.test/x\tpriority=0.5", Seed("http://a.test/x", 0.5), "Nutch's form"),
     ("http://a.test/x\tnutch.score=1.0\tnutch.fetchInterval=3600", Seed("http://a.test/x", 1.0, 3600), "Nutch's names"),
     ("http://a.test/x\tteam=docs", Seed("http://a.test/x", metadata={"team": "docs"}), "metadata is kept"),
+    ("http://a.test/m.xml\tkind=sitemap", Seed("http://a.test/m.xml", kind="sitemap"), "what it is read as"),
     ('{"url": "http://a.test/x", "priority": 0, "n": 3}', Seed("http://a.test/x", 0.0, None, {"n": "3"}), "JSON"),
 ]
 BAD = [
@@ -22,6 +23,8 @@ BAD = [
     ("http://a.test/x\tpriority=2", "priority 2 is not within 0..1", "out of range"),
     ("http://a.test/x\tpriority=nan", "priority 'nan' is not a number", "not finite"),
     ("http://a.test/x\tinterval=-5", "interval -5 s is not within 1..3155760000", "negative interval"),
+    ("http://a.test/x\tkind=robots", "kind 'robots' is not one of page, sitemap, feed", "no such kind"),
+    ('{"url": "http://a.test/x", "kind": []}', "kind [] is not one of page, sitemap, feed", "no text"),
     ("http://a.test/x\tjunk", "expected key=value after the URL, found 'junk'", "no key=value"),
     ('{"url": 3}', 'a JSON seed needs "url", a text', "wrong type"),
     ('{"url": "http://a.test/', "not valid JSON", "cut off"),

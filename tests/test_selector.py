@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spindle import config
 from spindle.defaults import default_layer
 from spindle.priority import aged_level, aged_score
-from spindle.selector import BALANCE, Cut, HostLoad, cuts, level_quotas, pack_tasks
+from spindle.selector import BALANCE, Cut, HostLoad, cuts, level_quotas, pack_tasks, predicted_ends
 
 SETTINGS = config.build([default_layer()]).generate
 SHARES = [50, 25, 13, 8, 4]
@@ -325,3 +325,18 @@ def test_small_lists_are_as_even_as_brute_force_nearly_always() -> None:
 def test_impossible_hosts_are_refused(hosts: list[HostLoad], tasks: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pack_tasks(hosts, tasks)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "queues", "ends", "why"),
+    [
+        ([10.0, 20.0, 30.0], 300, 30.0, "hosts side by side: the longest one"),
+        ([10.0, 20.0, 30.0], 1, 60.0, "one after the other"),
+        ([10.0] * 40, 20, 20.0, "two rounds of twenty"),
+    ],
+)
+def test_predicted_ends(seconds: list[float], queues: int, ends: float, why: str) -> None:
+    loads = [HostLoad(f"h{n}.test", None, 1, s) for n, s in enumerate(seconds)]
+    tasks = {load.host: 3 for load in loads} | {"other.test": 0}
+    loads.append(HostLoad("other.test", None, 1, 5.0))
+    assert predicted_ends(loads, tasks, queues) == {0: 5.0, 3: ends}, why

@@ -93,6 +93,8 @@ class GenerateSettings:
     host_budget: Annotated[int, Range(0, unlimited=True)]
     host_day_budget: Annotated[int, Range(0, unlimited=True)]
     domain_budget: Annotated[int, Range(0, unlimited=True)]
+    domain_new_hosts: Annotated[int, Range(0, unlimited=True)]
+    address_budget: Annotated[int, Range(0, unlimited=True)]
     fetch_tasks: Annotated[int, Range(0, 100_000)]
     lease_s: Annotated[int, Range(1, CENTURY_S)]
 
@@ -160,6 +162,7 @@ class NetworkSettings:
     hosts_file: str
     hosts_file_only: bool
     allow_addresses: tuple[str, ...]
+    deny_addresses: tuple[str, ...]
     dns_ttl_s: Annotated[float, Range(0)]
     dns_negative_ttl_s: Annotated[float, Range(0)]
     dns_max_entries: Annotated[int, Range(1)]

@@ -131,7 +131,7 @@ def check_rules(settings: Settings) -> None:
     from spindle.scope import Scope
 
     Scope(settings.scope)
-    AddressRule(settings.network.allow_addresses)
+    AddressRule(settings.network.allow_addresses, settings.network.deny_addresses)
     read_hosts_file(settings.network.hosts_file)
     if not settings.agent.contact:
         raise ConfigError(

@@ -127,6 +127,14 @@ def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:
     return next((f"{reason}: {text}" for reason, text in _suspicions(url, depth, settings)), None)
 
 
+def refusal(url: str, host: str, domain: str, depth: int, scope: Scope, traps: TrapSettings) -> str | None:
+    """Why a URL is not wanted, as a reason and what a person may want to know of it, or None when it is wanted."""
+    if trap := explain_trap(url, depth, traps):
+        return f"trap_{trap}"
+    verdict = scope.verdict(url, host, domain)
+    return None if verdict.allowed else f"out_of_scope: {verdict.rule}"
+
+
 def _suspicions(url: str, depth: int, settings: TrapSettings) -> Iterator[tuple[str, str]]:
     if _exceeds(depth, settings.max_depth):
         yield "depth", f"{depth} links from a seed, more than trap.max_depth = {settings.max_depth}"

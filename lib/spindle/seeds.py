@@ -1,9 +1,9 @@
 """Seed lists: lines in, seeds and faults out. Pure.
 
 Three forms, one a line, may be mixed: a URL; Nutch's URL with tab-separated `key=value`; a JSON object with `url`.
-Known keys: `priority` (0..1, also `nutch.score`), `interval` (seconds, also `nutch.fetchInterval`); every other key is
-kept as metadata. Blank lines and lines that begin with `#` say nothing; a byte order mark and Windows line ends are
-tolerated.
+Known keys: `priority` (0..1, also `nutch.score`), `interval` (seconds, also `nutch.fetchInterval`), `kind` (page,
+sitemap or feed: what the URL is to be read as); every other key is kept as metadata. Blank lines and lines that begin
+with `#` say nothing; a byte order mark and Windows line ends are tolerated.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from spindle.urls import Normalizer
 
 _PRIORITY = ("priority", "nutch.score")
 _INTERVAL = ("interval", "nutch.fetchInterval")
+KINDS = ("page", "sitemap", "feed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Seed:
     priority: float | None = None  # 0..1
     interval_s: int | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "page"  # one of KINDS
     line: int = field(default=0, compare=False)  # 1-based; where it stood, for who refuses it later
 
 
@@ -52,8 +54,9 @@ def _seed(number: int, text: str, normalizer: Normalizer) -> Seed | Fault:
     try:
         url, values = _json(text) if text.startswith("{") else _tabbed(text)
         priority, interval = _taken(values, _PRIORITY), _taken(values, _INTERVAL)
+        kind = _kind(_taken(values, ("kind",)))
         metadata = {str(key): _text(value) for key, value in values.items()}
-        return Seed(normalizer.normalize(url), _priority(priority), _interval(interval), metadata, number)
+        return Seed(normalizer.normalize(url), _priority(priority), _interval(interval), metadata, kind, number)
     except UrlRejected as error:
         return Fault(number, text[:200], error.reason)
     except ValueError as error:
@@ -99,6 +102,14 @@ def _interval(value: Any) -> int | None:
     if not 1 <= number <= CENTURY_S:
         raise ValueError(f"interval {number:g} s is not within 1..{CENTURY_S}")
     return int(number)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "page"
+    if value not in KINDS:
+        raise ValueError(f"kind {value!r} is not one of {', '.join(KINDS)}")
+    return str(value)
 
 
 def _number(value: Any, name: str) -> float:

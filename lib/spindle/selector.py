@@ -174,6 +174,14 @@ def pack_tasks(hosts: Sequence[HostLoad], tasks: int) -> dict[str, int]:
     return {load.host: task for task, units in enumerate(best) for _, _, unit in units for load in unit}
 
 
+def predicted_ends(hosts: Iterable[HostLoad], tasks: Mapping[str, int], queues: int) -> dict[int, float]:
+    """Task -> seconds until its end, at best: its longest host, or all of them through so many queues at a time."""
+    of_task: dict[int, list[float]] = defaultdict(list)
+    for load in hosts:
+        of_task[tasks[load.host]].append(load.seconds)
+    return {task: max(max(seconds), sum(seconds) / queues) for task, seconds in sorted(of_task.items())}
+
+
 def _attempts(hosts: Sequence[HostLoad], tasks: int) -> Iterable[list[list[_Unit]]]:
     """Packings, those that keep addresses together first; ends with the first that is even enough."""
     mean = sum(load.seconds for load in hosts) / tasks

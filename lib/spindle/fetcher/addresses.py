@@ -28,14 +28,15 @@ _TRANSLATED = ipaddress.ip_network("::/96")  # IPv4-compatible, deprecated (RFC 
 
 
 class AddressRule:
-    """The rule of one configuration. `allowed` are networks in CIDR form.
+    """The rule of one configuration. `allowed` and `denied` are networks in CIDR form; what is denied wins.
 
     Raises:
         ConfigError: a text that is no network.
     """
 
-    def __init__(self, allowed: Iterable[str]) -> None:
-        self._allowed = tuple(_network(text) for text in allowed)
+    def __init__(self, allowed: Iterable[str], denied: Iterable[str] = ()) -> None:
+        self._allowed = tuple(_network(text, "allow_addresses") for text in allowed)
+        self._denied = tuple(_network(text, "deny_addresses") for text in denied)
         self.permits = lru_cache(65536)(self._permits)  # asked once a connection, mostly about the same few
 
     def _permits(self, address: str) -> bool:
@@ -45,6 +46,8 @@ class AddressRule:
         except ValueError:
             return False
         candidates = (ip, *_embedded(ip))
+        if any(one in network for one in candidates for network in self._denied):
+            return False
         if any(one in network for one in candidates for network in self._allowed):
             return True
         return all(one.is_global and not any(one in network for network in _SPECIAL) for one in candidates)
@@ -66,8 +69,8 @@ def _embedded(ip: _Address) -> tuple[_Address, ...]:
     return tuple(found)
 
 
-def _network(text: str) -> _Network:
+def _network(text: str, key: str) -> _Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError as error:
-        raise ConfigError(f"network.allow_addresses: {text!r} is not a network such as 10.0.0.0/8 ({error})") from None
+        raise ConfigError(f"network.{key}: {text!r} is not a network such as 10.0.0.0/8 ({error})") from None

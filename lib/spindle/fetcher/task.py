@@ -135,7 +135,7 @@ async def _attempt(
     if resumed:
         store.clear_unfinished(warc_prefix(origin.segment, task))
     journal = Journal(store, origin.segment, task, epoch.number, info=_info(settings), may_write=epoch.check)
-    rule = AddressRule(settings.network.allow_addresses)
+    rule = AddressRule(settings.network.allow_addresses, settings.network.deny_addresses)
     resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
     suspects = Suspects(around.mark, epoch.number, epochs.noted(store, task, epoch.number, "suspect"))
     try:

@@ -96,6 +96,6 @@ def _gate(settings: Settings) -> Gate:
 
 
 def _client(settings: Settings) -> Client:
-    rule = AddressRule(settings.network.allow_addresses)
+    rule = AddressRule(settings.network.allow_addresses, settings.network.deny_addresses)
     resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
     return Client(settings, resolver, rule, steady_clock())

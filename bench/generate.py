@@ -1,0 +1,141 @@
+"""What a fetch list costs: the same slice and list of a table that is ten times as large; and beside a bare scan.
+
+Run: `.venv/bin/python bench/generate.py --rows 1000000 10000000 --slice-rows 1000000` (minutes; small by default).
+CPU seconds of this process and its JVM, side by side in one run: read the ratios. The bars (issue 4): a table ten
+times as large at most 1.1 times the cost; at most 3 times a bare scan of the needed columns. `--month 1000000` runs the
+simulated month of tests/month.py instead, and draws its priorities.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from spindle import config, schema, tables
+from spindle.defaults import default_layer
+from spindle.jobs import generate
+from spindle.runner import kept
+from spindle.segments import SegmentId, State
+from spindle.session import open_session
+
+NOW = datetime.datetime(2026, 11, 30, 12, tzinfo=datetime.UTC)
+
+
+def cpu_of(spark) -> Callable[[], float]:
+    """CPU seconds of this process and the JVM so far."""
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+
+    def now() -> float:
+        user, system = Path(f"/proc/{jvm}/stat").read_text().rsplit(") ", 1)[1].split()[11:13]
+        return time.process_time() + (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    return now
+
+
+def fill(warehouse, rows: int, slices: int) -> None:
+    """Rows made in Spark: four buckets a slice, each slice like the others, hosts with Zipf sizes; nine in ten due."""
+    spark = warehouse.spark
+    known = {
+        "url_key": "xxhash64(id)",
+        "bucket": "CAST(4 * slice + pmod(of_slice, 4) AS INT)",
+        "url": "concat('http://h', of_slice, '.s', slice, '.test/', id)",
+        "host": "concat('h', of_slice, '.s', slice, '.test')",
+        "domain": "concat('h', of_slice, '.s', slice, '.test')",
+        "score": "pmod(xxhash64(id, 1), 100000) / 100000D",
+        "priority": "CAST(1 + pmod(xxhash64(id, 2), 5) AS INT)",
+        "fetch_count": "CAST(pmod(xxhash64(id, 3), 2) AS INT)",
+        "discovered_at": "TIMESTAMP '2026-11-01 00:00:00Z'",
+        "next_fetch": f"TIMESTAMP '{NOW:%Y-%m-%d %H:%M:%S}Z' + make_interval(0, 0, 0, 1 - CAST(pmod(id, 10) AS INT))",
+    }
+    defaults = {name: sql for name, sql in schema.NEW_URL.items() if name not in known}
+    base = spark.range(rows, numPartitions=8).selectExpr(
+        "id",
+        f"pmod(xxhash64(id, 5), {slices}L) AS slice",
+        f"CAST(pow({rows / slices / 100}D, pmod(xxhash64(id, 4), 1000000) / 1000000D) AS LONG) AS of_slice",
+    )
+    frame = base.selectExpr(*(f"{sql} AS {name}" for name, sql in {**known, **defaults}.items()))
+    missing = [name for name in schema.columns("urls") if name not in frame.columns]
+    kinds = {ddl.split()[0]: ddl.split(" ", 1)[1].replace(" NOT NULL", "") for ddl in schema.field_ddl("urls")}
+    frame = frame.selectExpr("*", *(f"CAST(NULL AS {kinds[name]}) AS {name}" for name in missing))
+    warehouse.append("urls", frame.repartition(4 * slices, "bucket").sortWithinPartitions("bucket"))
+
+
+def bare_scan(turn) -> None:
+    """The columns that generate needs of the slice, read and added up."""
+    urls = turn.warehouse.read_range("urls", turn.segment)
+    needed = "url_key, host, domain, priority, score, next_fetch, discovered_at, fetch_count, failure_count"
+    urls.selectExpr(f"bit_xor(xxhash64({needed}))").collect()
+
+
+def measure(spark, folder: str, rows: int, slices: int, list_size: int) -> tuple[float, float]:
+    warehouse = tables.create(spark, folder, 4 * slices, {})
+    fill(warehouse, rows, slices)
+    chosen = {"generate": {"list_size": list_size, "fetch_tasks": 4}, "agent": {"contact": "a@b.test"}}
+    settings = config.build([default_layer(), ("bench", chosen)])
+    cpu, best = cpu_of(spark), {"scan": float("inf"), "list": float("inf")}
+    for attempt in range(3):  # the first pays for compiling
+        options = argparse.Namespace(now=NOW.isoformat())
+        turn = generate.open_turn(warehouse, SegmentId(f"r{attempt}", 1, slices), settings, options)
+        begun = cpu()
+        bare_scan(turn)
+        scanned = cpu()
+        with kept() as keep:
+            plan = generate.planned(turn, keep)
+            listed = generate.fetchlist(plan, warehouse.read_range("urls", turn.segment), turn)
+            warehouse.replace("fetchlist", turn.where, listed.coalesce(2))
+        best = {"scan": min(best["scan"], scanned - begun), "list": min(best["list"], cpu() - scanned)}
+        warehouse.ledger.move(str(turn.segment), State.EXPIRED, time.time())
+    counts = plan.counts(settings)
+    print(
+        f"{rows:>11,} rows, slice 1 of {slices}: due {counts['due']:,}, listed {counts['listed']:,}; "
+        f"bare scan {best['scan']:.1f} CPU-s, list {best['list']:.1f} CPU-s ({best['list'] / best['scan']:.1f} x)"
+    )
+    return best["scan"], best["list"]
+
+
+def show_month(urls: int) -> None:
+    from month import Month
+
+    month, begun = Month(urls, urls // 100), time.process_time()
+    report = month.run(30)
+    print(
+        f"{urls:,} URLs, {urls // 100:,} hosts, 60 turns of 2 slices: {time.process_time() - begun:.0f} CPU-s; {report}"
+    )
+    most = max(report.by_level.values())
+    for level in sorted(report.by_level):
+        print(f"  level {level} {'#' * (60 * report.by_level[level] // most)} {report.by_level[level]:,}")
+    for name in ("strict", "ours", "round_robin"):
+        print(f"  mean level where the list was cut, {name:11}: {getattr(report, name) / report.strict:.2f} x strict")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000], help="rows of each table")
+    parser.add_argument("--slice-rows", type=int, default=100_000, help="rows of the slice, the same in each")
+    parser.add_argument("--list", type=int, default=10_000, help="URLs listed")
+    parser.add_argument("--month", type=int, metavar="URLS", help="the simulated month instead")
+    options = parser.parse_args()
+    if options.month:
+        show_month(options.month)
+        return
+    spark = open_session("bench generate", config.build([default_layer()]).spark)
+    lists = []
+    for rows in options.rows:
+        slices = max(1, rows // options.slice_rows)
+        with tempfile.TemporaryDirectory() as folder:
+            lists.append(measure(spark, folder + "/w", rows, slices, options.list)[1])
+    for rows, cost in zip(options.rows[1:], lists[1:], strict=True):
+        print(f"{rows // options.rows[0]} times the table: {cost / lists[0]:.2f} times the cost")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""From all that is due to the URLs of a list: each rule a frame in, a frame out.
+
+Alone decides which due URLs are candidates, under which reason each of the others is held back, and which candidates
+the cuts of `selector` let through. Reads and writes nothing; what a host lets through is `budgets`' business.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from spindle import priority, selector
+from spindle.budgets import ASKED, NO_LIMIT, PACE, host_reason_sql
+from spindle.config import UNLIMITED
+from spindle.runner import Turn
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, not all that is due
+MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
+
+
+def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame:
+    """URLs whose time has come, with their aged level: waiting raises a URL one level a step, so nothing starves.
+    `refused` is why the rules of today do not want one that earlier rules let in, or null."""
+    now_s, settings = int(turn.now.timestamp()), turn.settings.generate
+    waited = f"{now_s}L - unix_seconds(coalesce(next_fetch, discovered_at))"
+    aged = (waited, settings.age_level_s, settings.levels)
+    worth = "least(1D, nanvl(coalesce(score, 0D), 0D))"  # an odd score in the table must not stop the turn
+    timely = urls.filter(f"next_fetch IS NULL OR next_fetch <= {turn.now_sql}")
+    nobody = "CAST(NULL AS STRING) AS refused"
+    asked = timely.selectExpr("*", nobody) if refusal is None else timely.withColumn("refused", refusal)
+    return asked.selectExpr(
+        "url_key",
+        "bucket",
+        "host",
+        "domain",
+        f"{priority.aged_score_sql(worth, *aged)} AS score",
+        f"{priority.aged_level_sql('priority', *aged)} AS level",
+        "fetch_count = 0 AND failure_count = 0 AS fresh",
+        f"xxhash64(url_key, {turn.seed}L) AS tie",
+        "refused",
+    )
+
+
+def judge(waiting: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
+    """The due URLs within the literal host budget, each with the reason that holds it back, or with its bin."""
+    budget = turn.settings.generate.host_budget
+    ranked = best_of_each_host(wanted(waiting), NO_LIMIT if budget == UNLIMITED else budget)
+    settings = turn.settings.generate
+    judged = with_host_reason(ranked, hosts, turn)
+    judged = with_new_hosts_reason(judged, settings.domain_new_hosts, turn.seed).drop("new_host")
+    judged = with_domain_reason(judged, settings.domain_budget)
+    return with_bin(with_address_reason(judged, settings.address_budget))
+
+
+def wanted(waiting: DataFrame) -> DataFrame:
+    """Without those that today's rules refuse: they must not use up anybody's budget."""
+    return waiting.filter("refused IS NULL").drop("refused")
+
+
+def best_of_each_host(frame: DataFrame, most: int) -> DataFrame:
+    """Ranks within the host and keeps the first `most`; the literal lets Spark cut groups before the shuffle."""
+    ranked = frame.selectExpr("*", "row_number() OVER (PARTITION BY host ORDER BY level, score DESC, tie) AS host_rank")
+    return ranked if most == NO_LIMIT else ranked.filter(f"host_rank <= {most}")
+
+
+def left_alone(hosts: DataFrame, robots: DataFrame, turn: Turn) -> DataFrame:
+    """Hosts all of whose robots.txt are unreachable back off until they are asked again: until then nothing of them
+    may be fetched (RFC 9309 2.3.1.4), and every place in a list would be lost."""
+    silent = f"verdict = 'unreachable' AND expires_at > {turn.now_sql}"
+    current = robots.filter("until IS NULL").selectExpr("host", f"{silent} AS silent", "expires_at")
+    grouped = current.groupBy("host").agg({"silent": "min", "expires_at": "min"})
+    asked_again = grouped.filter("`min(silent)`").selectExpr("host", "`min(expires_at)` AS asked_again")
+    known = hosts.join(asked_again, "host", "left")
+    return known.selectExpr(
+        "* EXCEPT (backoff_until, asked_again)", "greatest(backoff_until, asked_again) AS backoff_until"
+    )
+
+
+def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
+    """Adds `reason`: why the host lets a URL not through now, or null. An unknown host has the budgets of a new one.
+    What packing asks of a host comes along, so that `hosts` is read once."""
+    judged = frame.join(hosts.select("host", "ip", *ASKED, *PACE), "host", "left")
+    reason = host_reason_sql(turn.settings, turn.now)
+    return judged.selectExpr("*", f"{reason} AS reason", "state IS NULL AS new_host").drop("host_rank", *ASKED)
+
+
+def with_new_hosts_reason(frame: DataFrame, most: int, seed: int) -> DataFrame:
+    """At most `most` hosts of a registered domain that were never met; chance, the same in a rerun, chooses which."""
+    if most == UNLIMITED:
+        return frame
+    order = f"PARTITION BY domain ORDER BY NOT new_host, xxhash64(host, {seed}L), host"
+    ranked = frame.selectExpr("*", f"dense_rank() OVER ({order}) AS group_rank")
+    return _held_back(ranked, f"new_host AND group_rank > {most}", "domain_new_hosts")
+
+
+def with_domain_reason(frame: DataFrame, budget: int) -> DataFrame:
+    """At most `budget` URLs of a registered domain: a farm of wildcard hosts is one site."""
+    return _best_of_each(frame, "domain", budget, "domain_budget")
+
+
+def with_address_reason(frame: DataFrame, budget: int) -> DataFrame:
+    """At most `budget` URLs of hosts that shared an address when they were last fetched."""
+    return _best_of_each(frame, "ip", budget, "address_budget")
+
+
+def _best_of_each(frame: DataFrame, column: str, budget: int, reason: str) -> DataFrame:
+    if budget == UNLIMITED:
+        return frame
+    order = f"PARTITION BY {column}, reason IS NULL ORDER BY level, score DESC, tie"
+    ranked = frame.selectExpr("*", f"row_number() OVER ({order}) AS group_rank")
+    return _held_back(ranked, f"{column} IS NOT NULL AND group_rank > {budget}", reason)
+
+
+def _held_back(ranked: DataFrame, condition: str, reason: str) -> DataFrame:
+    """Gives those of the condition their reason, unless they have one."""
+    return ranked.selectExpr(
+        "* EXCEPT (reason, group_rank)", f"coalesce(reason, IF({condition}, '{reason}', NULL)) AS reason"
+    )
+
+
+def with_bin(frame: DataFrame) -> DataFrame:
+    """Adds `bin`, the bar of the histogram that a candidate stands in; what is held back stands in none."""
+    score_bin = f"CAST(least({MAX_BIN}, floor(score * {BINS})) AS INT)"
+    return frame.selectExpr("*", f"IF(reason IS NULL, {score_bin}, NULL) AS bin")
+
+
+class Census(NamedTuple):
+    """How many are due: a level, candidates by (level, new, bin), and those held back by reason."""
+
+    due: dict[int, int]
+    candidates: dict[tuple[int, bool, int], int]
+    held_back: dict[str, int]
+
+
+def census(waiting: DataFrame, judged: DataFrame) -> Census:
+    """All counts in one query. What `best_of_each_host` cut is the difference: the literal that lets Spark drop rows
+    before the shuffle also keeps them from being judged one by one."""
+    bars = judged.groupBy("level", "fresh", "bin", "reason").count().selectExpr("false AS is_total", "*")
+    levels = waiting.groupBy("level", "refused").count()
+    totals = levels.selectExpr(
+        "true AS is_total", "level", "NULL AS fresh", "NULL AS bin", "refused AS reason", "count"
+    )
+    found = Census(defaultdict(int), {}, defaultdict(int))
+    for is_total, level, fresh, score_bin, reason, count in bars.unionAll(totals).collect():
+        if is_total:
+            found.due[level] += count
+        elif reason is None:
+            found.candidates[level, fresh, score_bin] = count
+        if reason is not None:
+            found.held_back[reason] += count
+    told = sum(found.candidates.values()) + sum(found.held_back.values())
+    found.held_back["host_budget"] += sum(found.due.values()) - told
+    return found
+
+
+def selected(judged: DataFrame, cuts: Mapping[selector.Class, selector.Cut]) -> DataFrame:
+    """The candidates that the cuts let through, best first within a class. Bins below the edge are never sorted. A key
+    that the table holds twice is numbered in `copy`."""
+    if not cuts:
+        return judged.drop("bin", "reason").selectExpr("*", "1 AS copy").limit(0)
+    of_class = [(f"level = {level} AND {'' if fresh else 'NOT '}fresh", cut) for (level, fresh), cut in cuts.items()]
+    edge = " ".join(f"WHEN {which} THEN {cut.edge_bin}" for which, cut in of_class)
+    quota = " ".join(f"WHEN {which} THEN {cut.total}" for which, cut in of_class)
+    kept = judged.filter(f"reason IS NULL AND bin >= CASE {edge} END")
+    ranked = kept.selectExpr("*", "row_number() OVER (PARTITION BY level, fresh ORDER BY score DESC, tie) AS place")
+    most = max(cut.total for cut in cuts.values())  # a literal, so that Spark can cut before the shuffle
+    chosen = ranked.filter(f"place <= {most} AND place <= CASE {quota} END").drop("bin", "reason", "place")
+    return chosen.selectExpr("*", "row_number() OVER (PARTITION BY url_key ORDER BY level, score DESC) AS copy")
+
+
+def counts_of(counted: Census, cuts: Mapping[selector.Class, selector.Cut], repeated: int = 0) -> dict[str, float]:
+    """For `metrics`: due and listed a level, and each due URL that is not listed under its reason. `repeated` rows
+    share a key with another row, a fault of the table: one of them is listed, all are counted."""
+    taken: dict[int, int] = defaultdict(int)
+    for (level, _), cut in cuts.items():
+        taken[level] += cut.total
+    total = sum(taken.values())
+    counts: dict[str, float] = {"listed": total - repeated, "due": sum(counted.due.values())}
+    counts |= {f"not_listed.{reason}": count for reason, count in sorted(counted.held_back.items())}
+    counts["not_listed.cut"] = sum(counted.candidates.values()) - total
+    counts |= {"not_listed.repeated_key": repeated} if repeated else {}
+    counts |= {f"due.level_{level}": count for level, count in sorted(counted.due.items())}
+    return counts | {f"listed.level_{level}": count for level, count in sorted(taken.items())}

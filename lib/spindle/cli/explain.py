@@ -1,0 +1,110 @@
+"""`spindle explain URL`: which rule lets it in or keeps it out, where it stands, and why the next list has it or not.
+
+The answer is that of generate itself: the plan of the whole table is made (and thrown away), so it costs about what a
+`spindle generate --dry-run` costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spindle import runner, tables, urls
+from spindle.errors import InputError, UrlRejected
+from spindle.runner import Turn
+from spindle.scope import TRAP_REASONS, Scope, refusal
+from spindle.segments import SegmentId, live_overlaps
+from spindle.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from spindle.jobs.generate import Plan
+
+#: Reason -> what a person is told; `not_listed.<reason>` in `metrics` counts all URLs of it.
+REASONS: Mapping[str, str] = {
+    "host_budget": "better URLs of its host use up generate.host_budget",
+    "host_blocked": "its host is blocked, or its address is (network.deny_addresses)",
+    "host_paused": "its host is paused",
+    "host_backing_off": "its host is left alone for a while (failures, 429 or 503, or robots.txt unreachable)",
+    "day_budget": "better URLs use up what is left of its host's day (generate.host_day_budget, UTC)",
+    "window_budget": "better URLs use up what its host's delay lets through in fetch.window_s",
+    "domain_budget": "better URLs of its registered domain use up generate.domain_budget",
+    "cut": "the list is full of better ones (generate.list_size, level_shares, new_share)",
+    "out_of_scope": "the scope of today does not want it",
+    **{f"trap_{reason}": "it has the shape of a trap" for reason in TRAP_REASONS},
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = runner.arguments(
+        "explain", "Which rule decides about a URL, and why it is or is not listed.", segment=False
+    )
+    parser.add_argument("url", metavar="URL")
+    return runner.main("explain", parser, _body, argv)
+
+
+def _body(options: argparse.Namespace) -> int:
+    from spindle.jobs import generate
+
+    settings, now = runner.settings_of(options), runner.now_of(options)
+    try:
+        url = urls.Normalizer(settings.url).normalize(options.url)
+    except UrlRejected as error:
+        raise InputError(f"{options.url}: not a URL that Spindle takes ({error})") from None
+    generate.check_policy(tables.read_marker(options.warehouse), settings)
+    spark = open_session("spindle explain", settings.spark, quick=True)
+    warehouse = tables.open_warehouse(spark, options.warehouse)
+    turn = Turn(warehouse, SegmentId("explain"), settings, now, 0, None)
+    listed = explain(turn, url, print)
+    return 0 if listed else 1
+
+
+def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
+    """Tells all that is known; whether the next list would have the URL."""
+    from spindle.jobs import generate
+
+    warehouse, host = turn.warehouse, urls.host_of(url)
+    domain, key = urls.registered_domain(host), urls.url_key(url)
+    bucket = urls.bucket_of(domain, warehouse.buckets)
+    tell(f"{url}\n  key {key}, bucket {bucket}, host {host}, registered domain {domain}")
+    row = warehouse.read("urls").filter(f"bucket = {bucket} AND url_key = {key}").head()
+    scope = Scope(turn.settings.scope, *generate.seeds_of(turn))
+    why = refusal(url, host, domain, row.depth if row else 0, scope, turn.settings.trap)
+    tell(f"rules: refused, {why}" if why else f"rules: wanted, by {scope.verdict(url, host, domain).rule}")
+    if row is None:
+        tell("table: not there; no seed and no followed link has named it, or a rule refused it")
+        return False
+    tell(f"table: {row.status}, level {row.priority}, score {row.score:.3f}, depth {row.depth}, due {row.next_fetch}")
+    for entry in live_overlaps(warehouse.ledger.entries(), bucket, bucket + 1):
+        tell(f"lease: segment {entry.segment} ({entry.state}) owns its range; what follows holds once it is closed")
+    if row.next_fetch is not None and row.next_fetch.timestamp() > turn.now.timestamp():
+        tell("list: no, it is not due yet")
+        return False
+    if why:
+        tell(f"list: no, {why}")
+        return False
+    with runner.kept() as keep:
+        reason, place = standing(generate.planned(turn, keep), key, bucket)
+    tell(f"list: no, {reason}: {REASONS.get(reason, reason)}{place}" if reason else f"list: yes{place}")
+    return not reason
+
+
+def standing(plan: Plan, key: int, bucket: int) -> tuple[str, str]:
+    """The reason for which a due URL is held back, or "" where it is listed; and where it stands."""
+    if refused := _row(plan.waiting.filter("refused IS NOT NULL"), key, bucket):
+        return str(refused.refused), ""
+    row = _row(plan.judged, key, bucket)
+    if row is None:
+        return "host_budget", ""
+    place = f" (level {row.level}, aged score {row.score:.3f})"
+    if row.reason:
+        return str(row.reason), place
+    if _row(plan.chosen, key, bucket) is None:
+        return "cut", place
+    return "", f", in task {plan.tasks[row.host]}{place}"
+
+
+def _row(frame: DataFrame, key: int, bucket: int) -> Any:
+    return frame.filter(f"bucket = {bucket} AND url_key = {key}").head()

@@ -1,0 +1,143 @@
+"""What an operator asks of the frontier: explain, prune, rekey, on one small warehouse, through the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rows import NOW, add, ago, host_row, link_row, new_warehouse, open_turn, settings_of, url_row
+from spindle import cli, runner, tables, urls
+from spindle.cli.explain import standing
+from spindle.jobs import generate
+from spindle.runner import Turn
+from spindle.segments import SegmentId, State
+from spindle.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(900)
+
+SETTINGS = ["--set", "generate.host_budget=2", "--set", "generate.list_size=4", "--set", "scope.deny=['host:no.test']"]
+ROWS = [
+    url_row("http://a.test/best", score=0.99, priority=1),
+    url_row("http://a.test/second", score=0.98, priority=1),
+    url_row("http://a.test/third", score=0.97, priority=1),
+    url_row("http://b.test/later", next_fetch=ago(-3600)),
+    url_row("http://off.test/"),
+    url_row("http://no.test/", score=1.0, priority=1),
+    url_row("http://c.test/x?utm_new=1&id=2", score=0.9, priority=1, last_fetch=ago(999), status="fetched"),
+    url_row("http://c.test/x?id=2&utm_new=2", score=0.01, priority=5),
+    url_row("http://d.test/low", score=0.0, priority=5),
+    url_row("http://e.test/low", score=0.001, priority=5),
+]
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    made = new_warehouse(spark, tmp_path_factory.mktemp("frontier") / "w")
+    add(made, "urls", ROWS)
+    add(made, "hosts", [host_row("off.test", state="backing_off", backoff_until=ago(-60))])
+    add(made, "links", [link_row("http://a.test/best", "http://c.test/x?id=2&utm_new=2", "old.1of1", 1)])
+    return made
+
+
+@pytest.fixture
+def spindle(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(command: str, *words: str) -> tuple[int, str, str]:
+        code = cli.main([command, "--warehouse", warehouse.store.root, "--now", NOW.isoformat(), *words])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run
+
+
+#: URL -> the reason for which the next list has it not ("": it has it).
+STANDING = {
+    "http://a.test/best": "",
+    "http://a.test/third": "host_budget",
+    "http://off.test/": "host_backing_off",
+    "http://d.test/low": "cut",
+}
+
+
+def test_the_reason_of_each_url(warehouse: Warehouse) -> None:
+    settings = settings_of(generate={"host_budget": 2, "list_size": 4}, scope={"deny": ["host:no.test"]})
+    turn = Turn(warehouse, SegmentId("explain"), settings, NOW, 0, None)
+    with runner.kept(few=True) as keep:
+        plan = generate.planned(turn, keep)
+        found = {row["url"]: standing(plan, row["url_key"], row["bucket"]) for row in ROWS if row["url"] in STANDING}
+    assert {url: reason for url, (reason, _) in found.items()} == STANDING
+    assert found["http://a.test/best"][1].startswith(", in task ")
+
+
+def test_explain_without_a_row_or_out_of_scope(spindle: Any) -> None:
+    code, out, _ = spindle("explain", "HTTP://A.test:80/x/x/x/", *SETTINGS)
+    assert code == 1 and "rules: refused, trap_repeated_segments: " in out and "table: not there" in out
+    code, out, _ = spindle("explain", "http://no.test", *SETTINGS)
+    assert code == 1 and "list: no, out_of_scope: deny host:no.test" in out
+    code, out, _ = spindle("explain", "http://b.test/later", *SETTINGS)
+    assert code == 1 and "rules: wanted, by follow everywhere" in out and "list: no, it is not due yet" in out
+
+
+def test_explain_refuses_what_is_no_url(spindle: Any) -> None:
+    assert spindle("explain", "mailto:x@a.test")[0] == 2
+
+
+def all_urls(warehouse: Warehouse) -> set[str]:
+    return {row.url for row in warehouse.read("urls").select("url").collect()}
+
+
+def test_prune_counts_first_and_removes_when_told(warehouse: Warehouse, spindle: Any) -> None:
+    before, entries = all_urls(warehouse), len(warehouse.ledger.entries())
+    assert spindle("prune")[0] == 2
+    code, _, err = spindle("prune", "--pattern", "regex:(")
+    assert code == 2 and "--pattern: 'regex:('" in err
+    code, out, _ = spindle("prune", "--pattern", "host:d.test", "--pattern", "regex:/low$")
+    assert code == 0 and "2 URLs would go; nothing was removed" in out and "http://e.test/low" in out
+    assert (all_urls(warehouse), len(warehouse.ledger.entries())) == (before, entries)
+
+    turn = open_turn(warehouse, "busy", settings_of())
+    assert spindle("prune", "--pattern", "host:d.test", "--yes")[0] == 3, "a turn owns the range"
+    warehouse.ledger.move(str(turn.segment), State.EXPIRED, 0.0)
+    code, out, _ = spindle("prune", "--refused", "--yes", "--set", "scope.deny=['host:d.test', 'host:no.test']")
+    assert code == 0 and "removed 2" in out
+    assert all_urls(warehouse) == before - {"http://d.test/low", "http://no.test/"}
+
+
+def test_rekey_says_what_would_change_and_then_does_it(warehouse: Warehouse, spindle: Any) -> None:
+    rules = ["--set", "url.tracking_params=['utm_*']"]
+    before = all_urls(warehouse)
+    old = settings_of(url={"tracking_params": []})
+    marker = {**warehouse.marker, "policy_digest": urls.policy_digest(old.url)}
+    warehouse.store.put(tables.MARKER, json.dumps(marker).encode())
+    code, _, err = spindle("generate", "--segment", "g", "--set", "agent.contact=a@b.test", *rules)
+    assert code == 4 and "`spindle rekey --dry-run`" in err
+
+    code, out, _ = spindle("rekey", "--dry-run", *rules)
+    assert code == 0 and "respelled 2" in out and "falling_together 1" in out
+    assert "http://c.test/x?utm_new=1&id=2 -> http://c.test/x?id=2" in out
+    assert all_urls(warehouse) == before
+
+    assert spindle("rekey", *rules)[0] == 0
+    kept = {url for url in before if "c.test" not in url}
+    assert all_urls(warehouse) == kept | {"http://c.test/x?id=2"}
+    [row] = warehouse.read("urls").filter("host = 'c.test'").collect()
+    assert (row.url_key, row.bucket, row.status) == (urls.url_key(row.url), ROWS[6]["bucket"], "fetched")
+    [link] = warehouse.read("links").collect()
+    assert (link.dst_url, link.dst_key) == (row.url, row.url_key)
+    code, out, _ = spindle("rekey", "--dry-run", *rules)
+    assert code == 0 and "respelled" not in out, "nothing is left to do"
+    assert tables.read_marker(warehouse.store.root)["policy_digest"] == urls.policy_digest(
+        settings_of(url={"tracking_params": ["utm_*"]}).url
+    )
+    assert spindle("generate", "--dry-run", "--segment", "g", "--set", "agent.contact=a@b.test", *rules)[0] == 0
+
+
+def test_a_path_to_the_warehouse_is_needed(tmp_path: Path) -> None:
+    for command in (["explain", "http://a.test/"], ["prune", "--refused"], ["rekey"]):
+        assert cli.main([*command, "--warehouse", str(tmp_path / "none")]) == 4
