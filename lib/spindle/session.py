@@ -30,8 +30,8 @@ TESTED_PAIR = ("4.2.0", "4.4.0")
 #: For sessions of seconds: measured on two cores, a session opens in 4 CPU-s instead of 22 (C1 only, no parallel
 #: collector, and the class archive that `make setup` dumped under these same options). C1 alone reserves 48 MB for what
 #: it compiles, which a turn of the wheel fills: the JVM then throws code away and compiles it again. Compiling early (a
-#: third of the calls that it usually waits for) took a tenth off a first turn; metaspace that starts small grows by full
-#: collections.
+#: third of the calls that it usually waits for) took a tenth off a first turn; metaspace that starts small grows by
+#: full collections.
 QUICK = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
     " -XX:CompileThresholdScaling=0.3 -XX:MetaspaceSize=256m"
