@@ -1,8 +1,8 @@
 """update: what a segment fetched, and the links that lead into its range, come home into `urls` and `hosts`.
 
 One MERGE a table, its condition carrying the range's literal bucket list, so that cost follows the batch. All events
-of one URL are combined into one row first. Order: hosts, urls, events, then the state; each is idempotent alone, since
-rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
+of one URL are combined into one row first. Order: hosts, inbox, urls, events, then the state; each is idempotent alone,
+since rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
 """
 
 from __future__ import annotations
