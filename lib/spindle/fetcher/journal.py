@@ -44,6 +44,13 @@ def warc_prefix(segment: str, task: int) -> str:
     return f"warc/{file_safe(segment)}-{task:05d}-"
 
 
+def prefixes_before(segment: str, task: int, epoch: int) -> list[str]:
+    """What begins the names of all files that attempts before `epoch` may have left unfinished."""
+    ours = f"journal/{task:05d}"
+    notes = [f"{ours}.epoch-{number:03d}" for number in range(1, epoch)]
+    return [warc_prefix(segment, task), f"{ours}-", f"{ours}.progress", done_name(task), *notes]
+
+
 def done_name(task: int) -> str:
     return f"journal/{task:05d}.done"
 

@@ -22,7 +22,7 @@ from spindle.fetcher import epoch as epochs
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.client import Client
 from spindle.fetcher.course import Course
-from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts, warc_prefix
+from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, prefixes_before, read_parts, sealed_parts
 from spindle.fetcher.listing import Around, Listing
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
@@ -133,7 +133,8 @@ async def _attempt(
     task, resumed = origin.task, epoch.number > 1
     earlier = sealed_parts(store, task) if resumed else []
     if resumed:
-        store.clear_unfinished(warc_prefix(origin.segment, task))
+        for prefix in prefixes_before(origin.segment, task, epoch.number):
+            store.clear_unfinished(prefix)
     journal = Journal(store, origin.segment, task, epoch.number, info=_info(settings), may_write=epoch.check)
     rule = AddressRule(settings.network.allow_addresses, settings.network.deny_addresses)
     resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
