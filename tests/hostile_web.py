@@ -74,6 +74,7 @@ HOSTILE: list[tuple[str, Any, int | None, Outcome | None, str | None, bytes | No
     ("a length that is too short", OK + b"Content-Length: 3\r\n\r\nabcdef", None, None, None, None),
     ("a negative length", OK + b"Content-Length: -1\r\n\r\nabc", None, P, None, b""),
     ("two different lengths", OK + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", None, P, None, b""),
+    ("two equal lengths", OK + b"Content-Length: 2\r\n" * 2 + b"\r\nab", None, P, None, b""),
     ("chunks without the last one", CHUNKED + b"3\r\nabc\r\n", 200, P, "disconnect", b"abc"),
     ("a broken chunk size", CHUNKED + b"3\r\nabc\r\nzz\r\n", None, P, None, None),
     ("no length, then the end", OK + b"\r\nabc", 200, None, None, b"abc"),

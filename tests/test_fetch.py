@@ -55,6 +55,23 @@ def test_two_tasks_in_one_partition_are_an_error_and_not_one_task() -> None:
         list(rows)
 
 
+def test_what_is_known_of_a_host_outlives_the_batches_its_urls_come_in(site: Site, tmp_path: Path) -> None:
+    """apache/nutch#729: a queue that is empty between two batches must not forget its host. One URL of it a batch."""
+    site.page("/2", "no", status=429, host="h.test")
+    pages = [site.url(f"/{n}", host) for n in range(6) for host in ("h.test", f"other{n}.test")]
+    rows = [(0, "url", row) for row in listing_rows(pages)]
+    work = fetch._worker(
+        site.settings({"politeness": {"min_delay_s": 0.15}}).to_json(), str(tmp_path), "t.1of1", "2026-12", 2e9, False
+    )
+    (batch,) = work(told(*rows))
+    made = json.loads(batch.to_pylist()[0]["manifest"])
+    assert made["counts"]["not_found"] == len(pages) - 1
+    gaps = site.gaps("h.test")
+    assert len(gaps) == 6, "robots.txt and six pages"
+    assert min(gaps) >= 0.15
+    assert gaps[3] >= 2 * 0.15, "after the 429"
+
+
 # --- what a manifest says, and the bar
 
 
