@@ -26,6 +26,7 @@ from typing import Any
 from spindle import config, schema, urls, warc
 from spindle.defaults import default_layer
 from spindle.fetcher import Around, Listing, fetch_task, read_parts
+from spindle.fetcher.journal import place_now
 from spindle.store import open_store
 
 Script = Callable[[socket.socket], None]
@@ -331,5 +332,5 @@ class Fetched:
 
     def record(self, row: Mapping[str, Any]) -> warc.Record:
         """The WARC record that a row points to."""
-        data = (self.folder / row["warc_file"]).read_bytes()
-        return warc.read_record(data[row["warc_offset"] : row["warc_offset"] + row["warc_length"]])
+        file, offset, length = place_now(row, self.manifest["joined"])
+        return warc.read_record((self.folder / file).read_bytes()[offset : offset + length])
