@@ -206,6 +206,18 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckSettings:
+    window_s: Annotated[int, Range(1, CENTURY_S)]
+    min_fetches: Annotated[int, Range(1)]
+    throttled_share: Annotated[float, Range(0, 1)]
+    forbidden_share: Annotated[float, Range(0, 1)]
+    host_min_fetches: Annotated[int, Range(1)]
+    host_forbidden_share: Annotated[float, Range(0, 1)]
+    starved_s: Annotated[int, Range(1, CENTURY_S)]
+    stale_s: Annotated[int, Range(1, CENTURY_S)]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything a job may be told, one section an attribute."""
 
@@ -223,6 +235,7 @@ class Settings:
     parse: ParseSettings
     recrawl: RecrawlSettings
     spark: SparkSettings
+    check: CheckSettings
 
     def digest(self) -> str:
         """SHA-256 (hex) of all settings, the same for equal settings; pinned in a segment's first state."""

@@ -27,6 +27,18 @@ def read(location: str, equals: Equals, columns: Sequence[str] | None = None) ->
     return _table(location).to_pyarrow_table(filters=filters or None, columns=names)
 
 
+def query(locations: Mapping[str, str], sql: str) -> list[dict[str, Any]]:
+    """The rows that a query (DataFusion's SQL) gives over tables, by the names it knows them by. Deletion vectors are
+    heeded; rows are streamed, so a whole table may be counted in bounded memory."""
+    from deltalake import QueryBuilder
+
+    asked = QueryBuilder()
+    for name, location in locations.items():
+        asked.register(name, _table(location))
+    rows: list[dict[str, Any]] = pa.table(asked.execute(sql)).to_pylist()
+    return rows
+
+
 def version(location: str, application: str) -> int:
     """The last version of an application that the table has seen, 0 for none."""
     return _table(location).transaction_version(application) or 0

@@ -100,17 +100,8 @@ class Warehouse:
         return self.delta(table).alias("t").merge(source.alias("s"), condition)
 
     def sync_segments(self) -> None:
-        """Copies the ledger's new entries to the table `segments`, in one Delta transaction with the last entry's place
-        as version: of two who copy at once one is refused by Delta, and looks again."""
-        location = self.location("segments")
-        for _ in range(_CONFLICT_ATTEMPTS):
-            done = direct.version(location, "segments")
-            if not (new := [entry for entry in self.ledger.entries() if entry.seq > done]):
-                return
-            rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
-            if direct.append(location, rows, ("segments", new[-1].seq)):
-                return
-        raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
+        """Copies the ledger's new entries to the table `segments`."""
+        sync_segments(self.location("segments"), self.ledger)
 
     def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
         """Exactly the table's columns in its order and types; a missing one fails here, with its name."""
@@ -118,6 +109,19 @@ class Warehouse:
         if missing := {name for name, _ in wanted} - set(frame.columns):
             raise ValueError(f"{table}: the frame lacks {', '.join(sorted(missing))}")
         return frame.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted))
+
+
+def sync_segments(location: str, ledger: Ledger) -> None:
+    """Copies the ledger's new entries to the table `segments` at `location`, in one Delta transaction with the last
+    entry's place as version: of two who copy at once one is refused by Delta, and looks again. Needs no JVM."""
+    for _ in range(_CONFLICT_ATTEMPTS):
+        done = direct.version(location, "segments")
+        if not (new := [entry for entry in ledger.entries() if entry.seq > done]):
+            return
+        rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
+        if direct.append(location, rows, ("segments", new[-1].seq)):
+            return
+    raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
