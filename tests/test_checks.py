@@ -149,6 +149,10 @@ def test_slices_that_no_turn_goes_through_ring(limits: CheckSettings) -> None:
         .startswith("buckets 1..1")
     )
     assert checks.stale_ranges([inject], 4, NOW.timestamp(), limits).alarms == [], "a warehouse of today"
+    idle = entry("c.1of2", State.GENERATED, 60, (0, 2), seq=7, counts={"listed": 0})
+    assert checks.stale_ranges([*log, idle], 4, NOW.timestamp(), limits).alarms == [], "nothing was due there"
+    busy = entry("c.1of2", State.GENERATED, 60, (0, 2), seq=7, counts={"listed": 9})
+    assert len(checks.stale_ranges([*log, busy], 4, NOW.timestamp(), limits).alarms) == 1, "it has only begun"
 
 
 @pytest.fixture

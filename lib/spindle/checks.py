@@ -170,11 +170,13 @@ def stale_ranges(entries: Iterable[Entry], buckets: int, now: float, settings: C
 
 
 def _ages(log: Sequence[Entry], buckets: int, now: float) -> list[float]:
-    """Seconds since each bucket's last whole turn; since the warehouse's first entry where there was none."""
+    """Seconds since each bucket's last whole turn, or one that found nothing due; since the warehouse's first entry
+    where there was none."""
     fetched = {entry.segment for entry in log if entry.state is State.FETCHED}
     last = [min((entry.at for entry in log), default=now)] * buckets
     for entry in log:
-        if entry.state is State.UPDATED and entry.segment in fetched:
+        idle = entry.state is State.GENERATED and entry.counts.get("listed") == 0
+        if idle or (entry.state is State.UPDATED and entry.segment in fetched):
             for bucket in range(entry.bucket_lo, min(entry.bucket_hi, buckets)):
                 last[bucket] = max(last[bucket], entry.at)
     return [now - at for at in last]
