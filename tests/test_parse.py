@@ -71,8 +71,12 @@ def task(site: Site, *, kinds: dict[str, str] | None = None, **parse_settings: A
 
 
 def _read(batch: pa.RecordBatch) -> Iterator[Row]:
-    for row in batch.to_pylist():
-        yield {name: None if text is None else json.loads(text) for name, text in row.items()}
+    pages, by_page = parsetask.pages_in(pa.Table.from_batches([batch])), Counter[str]()
+    for place, row in enumerate(batch.to_pylist()):
+        made = parsetask.links_in(pa.Table.from_batches([batch.slice(place, 1)]), SEGMENT, 1)
+        page = None if row["page"] is None else pages[by_page["pages"]]
+        by_page["pages"] += page is not None
+        yield {"page": page, "links": made, "counts": None if row["counts"] is None else json.loads(row["counts"])}
 
 
 @pytest.fixture

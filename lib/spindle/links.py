@@ -34,6 +34,7 @@ CONTENT = "content"
 _POSITIONS = {"nav": "navigation", "header": "navigation", "aside": "navigation", "footer": "footer"}
 _PLACED = ",".join(("a", *_POSITIONS))
 _ANCHOR_SCAN = 10  # times the anchor's length is read for it: the rest is white space, or too much
+_new = tuple.__new__  # a third cheaper than the constructor, for each link of each page
 _BATCH = 2000  # links normalised at a time, so that a page of a million costs what its first thousands cost
 
 
@@ -102,7 +103,7 @@ def base_of(elements: Iterable[Element], url: str) -> str:
 def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
     """Every href that counts, in page order."""
     elements = list(elements)
-    places = _places(elements)
+    position = _places(elements).get
     for name, node in elements:
         if (source := _SOURCES.get(name)) is not None:
             attributes = node.attributes
@@ -110,9 +111,8 @@ def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
                 href = attributes[source] or ""
             elif (href := attributes.get("xlink:href") or "") == "":  # SVG
                 continue
-            rel = attributes.get("rel")
-            nofollow = rel is not None and "nofollow" in rel.lower().split()
-            yield Candidate(href, name, nofollow, node, position=places.get(node.mem_id, CONTENT))
+            nofollow = "rel" in attributes and "nofollow" in (attributes["rel"] or "").lower().split()
+            yield _new(Candidate, (href, name, nofollow, node, False, position(node.mem_id, CONTENT)))
         elif name == "link":
             yield from _of_link(node.attributes)
         elif name == "meta":
@@ -162,35 +162,41 @@ def collect(found: Sequence[Candidate], base: str, url: str, encoding: str, rule
     for start in range(0, len(found), _BATCH):
         part = found[start : start + _BATCH]
         targets = rules.normalizer.links([candidate.href for candidate in part], base, encoding)
-        for offset, (candidate, target) in enumerate(zip(part, targets, strict=True)):
-            if isinstance(target, UrlRejected):
-                made.rejected[target.reason] += 1
-            elif not _add(made, candidate, target, url, rules):
-                made.cut = len(found) - start - offset
-                return made
+        left = _take(made, zip(part, targets, strict=True), url, rules)
+        if left is not None:
+            made.cut = len(found) - start - len(part) + left
+            break
     return made
 
 
-def _add(made: Found, candidate: Candidate, target: Target, url: str, rules: LinkRules) -> bool:
-    """Takes one link in; False when the page has its full number and this one is new."""
-    goal = target.url
-    if candidate.rel == "canonical" and made.canonical is None:
-        made.canonical = goal
-    if goal == url:
-        made.rejected["self"] += 1
-        return True
-    if candidate.feed and goal not in made.feeds:
-        made.feeds.append(goal)
-    if (known := made.links.get(goal)) is not None:
-        made.rejected["duplicate"] += 1
-        made.links[goal] = _both(known, candidate, rules)
-        return True
-    if len(made.links) == rules.max_links:
-        return False
-    anchor = _anchor(candidate, rules.anchor_chars)
-    same = (candidate.nofollow, candidate.rel, target.key, target.host, candidate.position)
-    made.links[goal] = Link(goal, anchor, *same)
-    return True
+def _take(
+    made: Found, pairs: Iterable[tuple[Candidate, Target | UrlRejected]], url: str, rules: LinkRules
+) -> int | None:
+    """Takes links in; the number of those left when the page has its full number and there is a new one. One loop
+    without calls for the ordinary link, since it is the path of all of them."""
+    known, rejected, waiting = made.links, made.rejected, iter(pairs)
+    for candidate, target in waiting:
+        if isinstance(target, UrlRejected):
+            rejected[target.reason] += 1
+            continue
+        goal, key, host = target
+        _, rel, nofollow, _, feed, position = candidate
+        if rel == "canonical" and made.canonical is None:
+            made.canonical = goal
+        if goal == url:
+            rejected["self"] += 1
+            continue
+        if feed and goal not in made.feeds:
+            made.feeds.append(goal)
+        if goal in known:
+            rejected["duplicate"] += 1
+            known[goal] = _both(known[goal], candidate, rules)
+        elif len(known) == rules.max_links:
+            return 1 + sum(1 for _ in waiting)
+        else:
+            link = (goal, _anchor(candidate, rules.anchor_chars), nofollow, rel, key, host, position)
+            known[goal] = _new(Link, link)
+    return None
 
 
 def _both(known: Link, other: Candidate, rules: LinkRules) -> Link:
