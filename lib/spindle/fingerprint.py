@@ -40,8 +40,11 @@ _UNSPACED = re.compile(
 _REMEMBERED_CHARS = 32  # of a run; words come again, paragraphs do not
 _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 _DOWN = np.uint64(29)
-_COUNTER_MAX = 255  # what a counter of 8 bits can hold
-_BLOCK = 8 * _COUNTER_MAX  # features at a time; their bits, one a byte, stay below malloc's mmap threshold of 128 KB
+#: How many counters are added, the bits of each before, and which of them.
+_STEPS = tuple(
+    (together, np.uint64(width), np.uint64(mask))
+    for together, width, mask in ((3, 1, 0x5555555555555555), (5, 2, 0x3333333333333333), (17, 4, 0x0F0F0F0F0F0F0F0F))
+)
 _BLANK = 0x20
 # mmh3 x64-128 (Appleby, MurmurHash3.cpp, public domain), for words of up to 15 bytes, which are its tail alone.
 _TAIL_BYTES = 15
@@ -163,8 +166,10 @@ def _word_places(plain: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
     """Where each word starts, and its bytes."""
     blank = np.ones(len(plain) + 2, dtype=np.bool_)
     np.equal(np.frombuffer(plain, dtype=np.uint8), _BLANK, out=blank[1:-1])
-    edges = np.flatnonzero(blank[1:] != blank[:-1])
-    return edges[::2], edges[1::2] - edges[::2]
+    blanks = np.flatnonzero(blank)
+    starts, sizes = blanks[:-1], np.diff(blanks) - 1  # a word starts one after a blank, where `blank` is one ahead
+    words = sizes > 0
+    return starts[words], sizes[words]
 
 
 def _word_hashes(plain: bytes, starts: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.uint64]:
@@ -227,15 +232,12 @@ def _mixed(values: npt.NDArray[np.uint64], factor: np.uint64) -> npt.NDArray[np.
 def _ones(features: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """How many features have each bit, lowest bit first.
 
-    Every bit becomes a byte, eight bytes a word, and words are added: eight counters at once, of 255 features each. In
-    blocks, since large arrays go back to the system at once and cost a page fault for each 4 KB when they come again.
+    Counters lie side by side in words of 64 bits and are added all at once: of 2 bits for 3 features, of 4 for 15, of 8
+    for 255. Each step parts the counters of even and of odd places, so that they have room to grow.
     """
-    ones = np.zeros(64, dtype=np.int64)
-    for start in range(0, len(features), _BLOCK):
-        block = features[start : start + _BLOCK].astype("<u8", copy=False)
-        if missing := -len(block) % _COUNTER_MAX:
-            block = np.concatenate((block, np.zeros(missing, dtype="<u8")))
-        spread = np.unpackbits(block.view(np.uint8), bitorder="little").view("<u8")
-        counters = spread.reshape(_COUNTER_MAX, -1).sum(axis=0).astype("<u8", copy=False)
-        ones += counters.view(np.uint8).reshape(-1, 64).sum(axis=0, dtype=np.int64)
-    return ones
+    parts = np.concatenate((features, np.zeros(-len(features) % 255, dtype=np.uint64))).reshape(1, -1)
+    for together, width, mask in _STEPS:
+        halves = np.concatenate((parts & mask, (parts >> width) & mask))
+        parts = np.add.reduce(halves.reshape(len(halves), together, -1), axis=1)
+    counters = parts.astype("<u8", copy=False).view(np.uint8).reshape(8, -1, 8)
+    return np.add.reduce(counters, axis=1, dtype=np.int64).T.ravel()
