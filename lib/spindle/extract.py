@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 from spindle import coding, fingerprint, html, sitemap, urls, warc
-from spindle.config import Settings, TrapSettings
+from spindle.config import Settings
 from spindle.errors import UrlRejected
 from spindle.schema import LINK_SOURCE, columns
-from spindle.scope import Scope, Verdict, trap_reason
+from spindle.scope import Scope, trap_reason
 
 Row = dict[str, Any]
 Read = Callable[[str, int, int], bytes]  # file below the warehouse, offset, length
@@ -172,21 +172,28 @@ def _source(fetch: Mapping[str, Any], rules: Rules) -> Row:
 def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None:
     """Rows for the links of a page, which are normalised and keyed already; longer than need be, since it is the
     path of every link."""
-    trap, follow_nofollow, buckets = rules.settings.trap, rules.settings.parse.follow_nofollow, rules.buckets
-    verdict, feeds, rejected, targets = rules.scope.verdict, told.feeds, made.rejected, made.targets
+    trap, buckets, ask = rules.settings.trap, rules.buckets, rules.scope.verdict
+    follow_nofollow, feeds, rejected, targets = (
+        rules.settings.parse.follow_nofollow,
+        told.feeds,
+        made.rejected,
+        made.targets,
+    )
     for url, anchor, nofollow, rel, key, host, position in told.links:
-        if url in feeds:
+        if feeds and url in feeds:
             continue  # it gets its row as a feed
         if nofollow and not follow_nofollow:
             rejected["nofollow"] += 1
             continue
         domain, bucket = _owner(host, buckets)
-        if (reason := _refusal(url, host, domain, depth, trap, verdict)) is not None:
-            rejected[reason] += 1
-            continue
-        targets.append(
-            (rel, key, bucket, url, host, domain, "page", anchor or None, position, nofollow, depth, None, None)
-        )
+        if (reason := trap_reason(url, depth, trap)) is not None:
+            rejected[f"trap_{reason}"] += 1
+        elif not (verdict := ask(url, host, domain))[0]:
+            rejected[f"scope_{verdict.rule}"] += 1
+        else:
+            targets.append(
+                (rel, key, bucket, url, host, domain, "page", anchor or None, position, nofollow, depth, None, None)
+            )
 
 
 @lru_cache(100_000)
@@ -194,16 +201,6 @@ def _owner(host: str, buckets: int) -> tuple[str, int]:
     """Registered domain and bucket of a host."""
     domain = urls.registered_domain(host)
     return domain, urls.bucket_of(domain, buckets)
-
-
-def _refusal(
-    url: str, host: str, domain: str, depth: int, trap: TrapSettings, ask: Callable[[str, str, str], Verdict]
-) -> str | None:
-    """Why a link gets no row, as it is counted."""
-    if reason := trap_reason(url, depth, trap):
-        return f"trap_{reason}"
-    verdict = ask(url, host, domain)
-    return None if verdict.allowed else f"scope_{verdict.rule}"
 
 
 def _add(
@@ -226,8 +223,11 @@ def _add(
         return
     host = urls.host_of(url)
     domain, bucket = _owner(host, rules.buckets)
-    if reason := _refusal(url, host, domain, deep, rules.settings.trap, rules.scope.verdict):
-        made.rejected[reason] += 1
+    if reason := trap_reason(url, deep, rules.settings.trap):
+        made.rejected[f"trap_{reason}"] += 1
+        return
+    if not (verdict := rules.scope.verdict(url, host, domain)).allowed:
+        made.rejected[f"scope_{verdict.rule}"] += 1
         return
     priority = fetch["seed_priority"] if rel == "redirect" else None
     claim = None if lastmod is None else str(lastmod)

@@ -166,8 +166,11 @@ def _word_places(plain: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
     """Where each word starts, and its bytes."""
     blank = np.ones(len(plain) + 2, dtype=np.bool_)
     np.equal(np.frombuffer(plain, dtype=np.uint8), _BLANK, out=blank[1:-1])
-    blanks = np.flatnonzero(blank)
-    starts, sizes = blanks[:-1], np.diff(blanks) - 1  # a word starts one after a blank, where `blank` is one ahead
+    blanks = blank.nonzero()[0]
+    starts, sizes = (
+        blanks[:-1],
+        blanks[1:] - blanks[:-1] - 1,
+    )  # a word starts one after a blank, where `blank` is one ahead
     words = sizes > 0
     return starts[words], sizes[words]
 
@@ -178,8 +181,8 @@ def _word_hashes(plain: bytes, starts: npt.NDArray[np.intp], sizes: npt.NDArray[
     padded = plain + bytes(16)
     eights = np.ndarray((len(plain) + 9,), dtype="<u8", buffer=padded, strides=(1,))  # from each byte on
     tail = np.minimum(sizes, _TAIL_BYTES)
-    first = (eights[starts] & _LOW[tail]).astype(np.uint64, copy=False)
-    second = (eights[starts + 8] & _HIGH[tail]).astype(np.uint64, copy=False)
+    first = (eights.take(starts) & _LOW.take(tail)).astype(np.uint64, copy=False)
+    second = (eights.take(starts + 8) & _HIGH.take(tail)).astype(np.uint64, copy=False)
     first = _turned(first * _C1, 31) * _C2
     second = _turned(second * _C2, 33) * _C1
     length = sizes.astype(np.uint64)
@@ -188,7 +191,7 @@ def _word_hashes(plain: bytes, starts: npt.NDArray[np.intp], sizes: npt.NDArray[
     first += second
     second += first
     hashes = _finished(first) + _finished(second)
-    for place in np.flatnonzero(sizes > _TAIL_BYTES).tolist():
+    for place in (sizes > _TAIL_BYTES).nonzero()[0].tolist():
         start = int(starts[place])
         hashes[place] = mmh3.hash64(plain[start : start + int(sizes[place])], signed=False)[0]
     return hashes
@@ -240,4 +243,5 @@ def _ones(features: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         halves = np.concatenate((parts & mask, (parts >> width) & mask))
         parts = np.add.reduce(halves.reshape(len(halves), together, -1), axis=1)
     counters = parts.astype("<u8", copy=False).view(np.uint8).reshape(8, -1, 8)
-    return np.add.reduce(counters, axis=1, dtype=np.int64).T.ravel()
+    ones: npt.NDArray[np.int64] = counters.sum(axis=1, dtype=np.int64).T.ravel()
+    return ones

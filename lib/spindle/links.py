@@ -103,15 +103,15 @@ def base_of(elements: Iterable[Element], url: str) -> str:
 def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
     """Every href that counts, in page order."""
     elements = list(elements)
-    position = _places(elements).get
+    position, source_of = _places(elements).get, _SOURCES.get
     for name, node in elements:
-        if (source := _SOURCES.get(name)) is not None:
+        if (source := source_of(name)) is not None:
             attributes = node.attributes
-            if source in attributes:
-                href = attributes[source] or ""
-            elif (href := attributes.get("xlink:href") or "") == "":  # SVG
+            href = attributes.get(source)
+            if href is None and source not in attributes and not (href := attributes.get("xlink:href")):  # SVG
                 continue
             nofollow = "rel" in attributes and "nofollow" in (attributes["rel"] or "").lower().split()
+            href = href or ""
             yield _new(Candidate, (href, name, nofollow, node, False, position(node.mem_id, CONTENT)))
         elif name == "link":
             yield from _of_link(node.attributes)

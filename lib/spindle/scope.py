@@ -126,23 +126,22 @@ def _upwards(host: str) -> Iterator[str]:
 
 def trap_reason(url: str, depth: int, settings: TrapSettings) -> str | None:
     """Why a normalised URL at this many links from a seed looks like a trap: one of TRAP_REASONS, or None."""
-    if _is_plain(url, depth, settings):
-        return None
-    return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
-
-
-def _is_plain(url: str, depth: int, settings: TrapSettings) -> bool:
-    """Whether a URL is too short, too flat and too near for any suspicion, as nearly all links of a page are. True is
-    certain and cheap, False says nothing. (UNLIMITED lies below every count, so that it says nothing either.)"""
     start = url.index("/", 8)
     slashes = url.count("/", start)
-    return (
+    # Too short, too flat and too near for any suspicion, as nearly all links of a page are: certain and cheap.
+    # UNLIMITED lies below every count and says nothing here.
+    if (
         depth <= settings.max_depth
         and slashes <= settings.max_path_segments
         and url.count("&", start) < settings.max_query_params
-        and not _more_digits_than(settings.max_url_digits_run).search(url, start)
-        and (slashes <= settings.max_repeated_segments or _all_differ(url[start:]))
-    )
+        and (slashes <= settings.max_repeated_segments or _all_differ(url[start + 1 :]))
+        and (
+            len(url) - start <= settings.max_url_digits_run
+            or not _more_digits_than(settings.max_url_digits_run).search(url, start)
+        )
+    ):
+        return None
+    return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
 
 
 @lru_cache
@@ -151,7 +150,7 @@ def _more_digits_than(count: int) -> re.Pattern[str]:
 
 
 def _all_differ(tail: str) -> bool:
-    names = tail.partition("?")[0].split("/")[1:]
+    names = (tail[: tail.index("?")] if "?" in tail else tail).split("/")
     return len(set(names)) == len(names)
 
 
