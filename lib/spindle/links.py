@@ -30,6 +30,7 @@ _LINK_RELS = {
     "alternate": "alternate",
 }
 _SOURCES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
+_FRAMES = frozenset({"iframe", "frame"})  # what stands in them is no anchor
 CONTENT = "content"
 _POSITIONS = {"nav": "navigation", "header": "navigation", "aside": "navigation", "footer": "footer"}
 _PLACED = ",".join(("a", *_POSITIONS))
@@ -112,7 +113,8 @@ def candidates(elements: Iterable[Element], forms: bool) -> Iterator[Candidate]:
                 continue
             nofollow = "rel" in attributes and "nofollow" in (attributes["rel"] or "").lower().split()
             href = href or ""
-            yield _new(Candidate, (href, name, nofollow, node, False, position(node.mem_id, CONTENT)))
+            text_of = None if name in _FRAMES else node
+            yield _new(Candidate, (href, name, nofollow, text_of, False, position(node.mem_id, CONTENT)))
         elif name == "link":
             yield from _of_link(node.attributes)
         elif name == "meta":
@@ -174,13 +176,13 @@ def _take(
 ) -> int | None:
     """Takes links in; the number of those left when the page has its full number and there is a new one. One loop
     without calls for the ordinary link, since it is the path of all of them."""
-    known, rejected, waiting = made.links, made.rejected, iter(pairs)
+    known, rejected, waiting, chars = made.links, made.rejected, iter(pairs), rules.anchor_chars
     for candidate, target in waiting:
         if isinstance(target, UrlRejected):
             rejected[target.reason] += 1
             continue
         goal, key, host = target
-        _, rel, nofollow, _, feed, position = candidate
+        _, rel, nofollow, node, feed, position = candidate
         if rel == "canonical" and made.canonical is None:
             made.canonical = goal
         if goal == url:
@@ -191,11 +193,11 @@ def _take(
         if goal in known:
             rejected["duplicate"] += 1
             known[goal] = _both(known[goal], candidate, rules)
-        elif len(known) == rules.max_links:
+            continue
+        if len(known) == rules.max_links:
             return 1 + sum(1 for _ in waiting)
-        else:
-            link = (goal, _anchor(candidate, rules.anchor_chars), nofollow, rel, key, host, position)
-            known[goal] = _new(Link, link)
+        anchor = "" if node is None else _words(node, chars) or _anchor(candidate, chars)
+        known[goal] = _new(Link, (goal, anchor, nofollow, rel, key, host, position))
     return None
 
 
@@ -209,12 +211,16 @@ def _both(known: Link, other: Candidate, rules: LinkRules) -> Link:
     return known._replace(anchor=anchor, nofollow=nofollow, position=position)
 
 
+def _words(node: LexborNode, chars: int) -> str:
+    return " ".join(node.text()[: _ANCHOR_SCAN * chars].split())[:chars]
+
+
 def _anchor(candidate: Candidate, chars: int) -> str:
     """The link's text, white space folded; that of its picture where it has none."""
     node = candidate.node
-    if node is None or candidate.rel in ("frame", "iframe"):
+    if node is None:
         return ""
-    text = " ".join(node.text()[: _ANCHOR_SCAN * chars].split())[:chars]
+    text = _words(node, chars)
     if not text:
         picture = node if candidate.rel == "area" else node.css_first("img[alt]")
         text = " ".join((picture.attributes.get("alt") or "").split())[:chars] if picture is not None else ""

@@ -54,7 +54,7 @@ class Made(NamedTuple):
     text: str | None
     source: tuple[int, str, str] | None
     links: list[Target]
-    counts: Counter[str]
+    counts: dict[str, int]
 
     @property
     def chars(self) -> int:
@@ -73,7 +73,8 @@ def run(batches: Iterable[pa.RecordBatch], plain: Mapping[str, Any], root: str) 
     batch: list[Made] = []
     size = 0
     for made in _parsed((row for table in batches for row in table.to_pylist()), plain, root, counts):
-        counts += made.counts
+        for name, number in made.counts.items():
+            counts[name] += number
         chars = made.chars
         counts["chars"] += chars
         batch.append(made)
@@ -88,7 +89,7 @@ def _batch(made: list[Made], counts: str | None = None) -> pa.RecordBatch:
     """The rows, and one with the counts if there are any."""
     import pyarrow as pa
 
-    rows = [*made, *([Made(None, None, None, [], Counter())] if counts else [])]
+    rows = [*made, *([Made(None, None, None, [], {})] if counts else [])]
     ends = list(accumulate((len(row.links) for row in rows), initial=0))
     values = zip(*(link for row in rows for link in row.links), strict=True)
     own = [pa.array(column, kind) for column, kind in zip(values, _arrow(_LINK), strict=True)] if ends[-1] else None
@@ -168,9 +169,9 @@ def _failed(row: Row, failure: Failure, plain: Mapping[str, Any]) -> Made:
     from spindle.extract import failed
 
     if row["what"] != RECORD:
-        return Made(None, None, None, [], Counter({failure.reason: 1}))
+        return Made(None, None, None, [], {failure.reason: 1})
     page = failed(row, f"{failure.reason}: {failure.detail}", rules_of(plain))
-    return Made(json.dumps(page), None, None, [], Counter({"pages": 1, "errors": 1, failure.reason: 1}))
+    return Made(json.dumps(page), None, None, [], {"pages": 1, "errors": 1, failure.reason: 1})
 
 
 def rules_of(plain: Mapping[str, Any]) -> Rules:
@@ -218,10 +219,13 @@ def factory(argument: tuple[Mapping[str, Any], str]) -> Callable[[tuple[Row, byt
 
 
 def _told(made: Extract) -> Made:
-    counts = Counter({f"rejected.{reason}": number for reason, number in made.rejected.items()})
-    counts["links"] = len(made.targets)
+    counts = {f"rejected.{reason}": number for reason, number in made.rejected.items() if number}
+    if made.targets:
+        counts["links"] = len(made.targets)
     if made.page is not None:
-        counts["pages"], counts["errors"] = 1, int(made.page["error"] is not None)
+        counts["pages"] = 1
+        if made.page["error"] is not None:
+            counts["errors"] = 1
     page, text = None, None
     if made.page is not None:
         text = made.page.pop("text")

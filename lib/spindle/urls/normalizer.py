@@ -20,9 +20,9 @@ from spindle.urls.identity import host_of, parts
 from spindle.urls.policy import UNRESERVED, Policy
 from spindle.urls.whatwg import foreign_scheme, has_scheme, resolve
 
-# A path and query that neither WHATWG nor the policy would touch, but for dot segments, escapes and the query's names;
+# What neither WHATWG nor the policy would touch in a path or query, but for dot segments, "%" and "?";
 # "'" and ";" are left out, whose treatment depends on the place.
-_CLEAN = (string.ascii_letters + string.digits + "_%!$&()*+,=:@/?.~-").encode()
+_PLAIN = (string.ascii_letters + string.digits + "_!$&()*+,=:@/.~-").encode()
 _ESCAPES = frozenset(f"{byte:02X}" for byte in range(256) if byte not in UNRESERVED)
 # Joined text is not what a browser would join if white space was to go first, or "\\" stood for "/".
 _TOUCHED_BEFORE_PARSING = re.compile(r"[\\\t\n\r]|[\0- ]\Z")
@@ -93,12 +93,14 @@ class Normalizer:
         page, known = self._page(base), dict[str, Target | UrlRejected]()
         place, short_cut, key = self._placed, self._short_cut, mmh3.hash64
         for href in hrefs:
-            if href not in known:
-                origin, host, tail = place(href, page)
-                if host and (url := short_cut(origin, host, tail)):
-                    known[href] = _new(Target, (url, key(url)[0], host))
-                else:
-                    known[href] = self._link(href, page, encoding, origin + tail if host and tail else "")
+            if href in known:
+                continue
+            origin, host, tail = place(href, page)
+            url = short_cut(origin, host, tail) if host else None
+            if url is None:
+                known[href] = self._link(href, page, encoding, origin + tail if host and tail else "")
+            else:
+                known[href] = _new(Target, (url, key(url)[0], host))
         return [known[href] for href in hrefs]
 
     def _link(self, href: str, page: _Page, encoding: str, joined: str) -> Target | UrlRejected:
@@ -127,16 +129,19 @@ class Normalizer:
 
     def _short_cut(self, origin: str, host: str, tail: str) -> str | None:
         """The normal form where it can be told without parsing; None says nothing about the URL."""
-        if not (host and tail and tail.isascii()) or tail.encode().translate(None, _CLEAN) or "/." in tail:
+        if not (host and tail and tail.isascii()) or "/." in tail:
             return None
-        if "%" in tail and not _ESCAPES.issuperset([after[:2] for after in tail.split("%")[1:]]):
-            return None
-        if "?" in tail:
-            path, _, query = tail.partition("?")
-            settled = self._settled(host, query)
-            if settled is None:
+        if unusual := tail.encode().translate(None, _PLAIN):
+            if unusual.translate(None, b"?%"):
                 return None
-            tail = f"{path}?{settled}" if settled else path
+            if b"%" in unusual and not _ESCAPES.issuperset([after[:2] for after in tail.split("%")[1:]]):
+                return None
+            if b"?" in unusual:
+                path, _, query = tail.partition("?")
+                settled = self._settled(host, query)
+                if settled is None:
+                    return None
+                tail = f"{path}?{settled}" if settled else path
         url = origin + tail
         return url if len(url) <= self._max_length else None
 
