@@ -121,6 +121,17 @@ def test_monsters_among_ordinary_pages(site: Site) -> None:
     assert len(made[1]["page"]["text"]) == 200_000 and made[1]["page"]["word_count"] == 3
 
 
+def test_a_page_larger_than_the_memory_of_a_task_costs_itself(site: Site) -> None:
+    """50 MB of links, of which the limit on decoded bodies leaves 32; nobody else's row is missing."""
+    for name, body in (("before", "<a href='/x'>x</a>"), ("huge", "<a href=x>a</a>" * 3_500_000), ("after", "<p>b")):
+        site.page(f"http://h.test/{name}", body)
+    site.write()
+    before, huge, after, last = task(site, memory_bytes=512 << 20)
+    assert (before["page"]["error"], after["page"]["error"]) == (None, None)
+    assert huge["page"]["error"].startswith("parse_crash: ")
+    assert _counts(last) == {"pages": 3, "links": 1, "errors": 1, "parse_crash": 1}
+
+
 def test_a_task_counts_what_it_was_given(site: Site) -> None:
     site.page("http://h.test/a", "<a href='/x'>x</a> <a href='mailto:me@h.test'>m</a> <a href='/y' rel=nofollow>y</a>")
     site.page("http://h.test/broken", "no sitemap", kind="sitemap")
