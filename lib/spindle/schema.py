@@ -87,6 +87,9 @@ TABLES: dict[str, str] = {
         value DOUBLE NOT NULL, at TIMESTAMP NOT NULL""",
 }
 
+#: Columns of `links` that all links of a page have in common.
+LINK_SOURCE = ("segment", "parse_version", "src_key", "src_url", "src_host")
+
 #: Hive-style partitions. `urls` by bucket so that a turn touches its slice only; the logs of pages by month.
 PARTITIONS: dict[str, list[str]] = {"urls": ["bucket"], "fetches": ["month"], "pages": ["month"]}
 
@@ -95,6 +98,12 @@ BY_MONTH = frozenset({"fetches", "pages"})
 
 #: Tables whose rows change in place; deletion vectors keep a MERGE from rewriting whole files.
 DELETION_VECTORS = frozenset({"urls", "hosts"})
+
+
+def kinds(table: str) -> dict[str, str]:
+    """A table's columns and their types in Spark's words."""
+    split = (ddl.replace(" NOT NULL", "").partition(" ") for ddl in field_ddl(table))
+    return {name: kind for name, _, kind in split}
 
 
 def field_ddl(table: str) -> list[str]:
