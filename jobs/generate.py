@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from spindle import candidates, config, runner, schema, selector, tables, urls
+from spindle import candidates, config, inbox, operators, runner, schema, selector, tables, urls
 from spindle.budgets import PACE, host_seconds
 from spindle.candidates import Census
 from spindle.config import Settings
@@ -153,7 +153,8 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     why = refused(turn)
     waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why)
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
-    hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
+    hosts = operators.heard(warehouse.read_range("hosts", turn.segment), turn)
+    hosts = without_denied(hosts, settings.network.deny_addresses)
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
     judged = keep(candidates.judge(waiting, hosts, turn))
     counted = candidates.census(waiting, judged)
@@ -243,7 +244,7 @@ def open_turn(warehouse: Warehouse, segment: SegmentId, settings: Settings, opti
         WarehouseError: the URLs of the warehouse are spelled by another policy.
     """
     check_policy(warehouse.marker, settings)
-    pins = runner.pins(runner.now_of(options), settings)
+    pins = runner.pins(runner.now_of(options), settings) | {"wishes": inbox.last(warehouse.store)}
     entry = warehouse.ledger.open(segment, pins, settings.generate.lease_s, time.time)
     return runner.pinned_turn(warehouse, segment, warehouse.ledger.pins(str(segment)), entry)
 

@@ -1,8 +1,8 @@
 """update: what a segment fetched, and the links that lead into its range, come home into `urls` and `hosts`.
 
 One MERGE a table, its condition carrying the range's literal bucket list, so that cost follows the batch. All events
-of one URL are combined into one row first. Order: hosts, urls, events, then the state; each is idempotent alone, since
-rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
+of one URL are combined into one row first. Order: hosts, inbox, urls, events, then the state; each is idempotent alone,
+since rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import facts, inlinks, priority, runner, schema, tables
+from spindle import facts, inlinks, operators, priority, runner, schema, tables
 from spindle.config import Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
@@ -359,6 +359,7 @@ def run(turn: Turn) -> dict[str, float]:
     with runner.kept(few=few) as keep:  # each of these is used several times, and a batch is small beside the table
         events = keep(events_of(fetches, pages))
         merge_hosts(turn, keep(host_rows(*also_spoken_to(turn, fetches, listed))))
+        operators.fold(turn)  # after it: a host blocked meanwhile is blocked, whatever it answered
         links, upto = links_into(turn)
         urls = warehouse.read_range("urls", turn.segment)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn))

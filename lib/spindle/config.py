@@ -142,6 +142,7 @@ class FetchSettings:
     tls_unverified_hosts: tuple[str, ...]
     seal_interval_s: Annotated[float, Range(0.001)]
     seal_bytes: Annotated[int, Range(1)]
+    warc_file_bytes: Annotated[int, Range(0)]
     keep_dead_connections_s: Annotated[float, Range(0)]
     stall_s: Annotated[float, Range(1)]
     our_fault_share: Annotated[float, Range(0, 1)]
