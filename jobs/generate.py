@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from spindle import candidates, config, runner, schema, selector, tables, urls
-from spindle.budgets import PACE, host_seconds
+from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
 from spindle.config import Settings
 from spindle.errors import NothingDue, WarehouseError
@@ -27,6 +27,7 @@ from spindle.runner import Turn
 from spindle.scope import Scope, refusal
 from spindle.segments import Entry, SegmentId, State, live_overlaps
 from spindle.session import open_session
+from spindle.sheets import Sheets
 from spindle.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -58,6 +59,34 @@ def refused(turn: Turn) -> Column | None:
     made: Any = arrow_udf(why, "string")  # type: ignore[call-overload] # its stubs know built-in arrays only
     column: Column = made("url", "host", "domain", "depth")
     return column
+
+
+def sheet_of_host(settings: Settings) -> Column | None:
+    """What sheets set for the host of a row, as a column over host and domain; None where none sets a host's limits."""
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    if not Sheets(settings.scope.sheets).limits_hosts():
+        return None
+    settings_json = settings.to_json()
+
+    def limits(host: pa.Array, domain: pa.Array) -> pa.Array:
+        told = sheets_of(settings_json)
+        rows = [sheet_values(told.of_host(name)) for name in host.to_pylist()]
+        for row, name in zip(rows, domain.to_pylist(), strict=True):
+            row["domain_budget"] = sheet_values(told.of_host(name))["domain_budget"]
+        kinds = {"DOUBLE": pa.float64(), "INT": pa.int32()}
+        return pa.array(rows, pa.struct([(name, kinds[kind]) for name, kind in SHEET.items()]))
+
+    ddl = ", ".join(f"{name}: {kind}" for name, kind in SHEET.items())
+    made: Any = arrow_udf(limits, f"struct<{ddl}>")  # type: ignore[call-overload] # as above
+    column: Column = made("host", "domain")
+    return column
+
+
+@lru_cache(maxsize=1)
+def sheets_of(settings_json: str) -> Sheets:
+    """The sheets, made once a worker."""
+    return Sheets(config.from_json(settings_json).scope.sheets)
 
 
 def without_denied(hosts: DataFrame, denied: Sequence[str]) -> DataFrame:
@@ -93,13 +122,19 @@ def reasoner(
 
 def rules_changed(entries: Iterable[Entry], settings: Settings) -> bool:
     """Whether a turn or inject of this warehouse was pinned under another scope or other traps."""
-    now, digest = json.loads(settings.to_json()), settings.digest()
+    now, digest = _rules_in(json.loads(settings.to_json())), settings.digest()
     for entry in entries:
-        if entry.pins and (pinned := json.loads(entry.pins)).get("digest") != digest:
-            then = pinned.get("settings", {})
-            if any(then.get(section) != now[section] for section in ("scope", "trap")):
-                return True
+        pinned = json.loads(entry.pins or "{}")
+        if pinned.get("digest", digest) != digest and _rules_in(pinned.get("settings", {})) != now:
+            return True
     return False
+
+
+def _rules_in(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides about a URL alone: the scope, the traps, and of the sheets those that set a trap's limits."""
+    scope, trap = dict(settings.get("scope", {})), settings.get("trap", {})
+    sheets = [sheet for sheet in scope.pop("sheets", []) if any(sheet.get(key) is not None for key in trap)]
+    return scope, trap, [{key: sheet[key] for key in ("match", *trap)} for sheet in sheets]
 
 
 def seeds_of(turn: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -155,7 +190,7 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
     hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
-    judged = keep(candidates.judge(waiting, hosts, turn))
+    judged = keep(candidates.judge(waiting, hosts, turn, sheet_of_host(settings)))
     counted = candidates.census(waiting, judged)
     cuts = selector.cuts(counted.candidates, settings.generate)
     chosen = keep(candidates.selected(judged, cuts))

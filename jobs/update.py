@@ -70,14 +70,17 @@ def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> A
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spindle.sheets import Sheets
         from spindle.urls import registered_domain
 
         settings = from_json(settings_json)
+        sheets = Sheets(settings.scope.sheets)
         for batch in batches:
             kept = batch.select(names).schema
             rows = []
             for row in batch.to_pylist():
-                after = facts.advanced(row, settings.recrawl, now)
+                rules = sheets.recrawl(row["url"], row["host"], settings.recrawl)
+                after = facts.advanced(row, rules, now)
                 after["domain"] = row["domain"] or registered_domain(row["host"])
                 rows.append({name: after[name] for name in names})
             yield pa.RecordBatch.from_pylist(rows, schema=kept)

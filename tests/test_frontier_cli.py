@@ -84,6 +84,14 @@ def test_explain_without_a_row_or_out_of_scope(spindle: Any) -> None:
     assert code == 1 and "rules: wanted, by follow everywhere" in out and "list: no, it is not due yet" in out
 
 
+def test_explain_names_the_sheets(spindle: Any) -> None:
+    sheets = "scope.sheets=[{name='slow ones', match=['domain:b.test'], delay_s=5, domain_budget=9, max_depth=4}]"
+    code, out, _ = spindle("explain", "http://b.test/later", *SETTINGS, "--set", sheets)
+    assert code == 1
+    for what in ("max_depth 4 for the URL", "delay_s 5 for the host", "domain_budget 9 for the domain"):
+        assert f"sheets: {what}, by slow ones" in out
+
+
 def test_explain_refuses_what_is_no_url(spindle: Any) -> None:
     assert spindle("explain", "mailto:x@a.test")[0] == 2
 

@@ -126,6 +126,40 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
         assert set(found[host][None]) == best, "the best of them"
 
 
+#: host -> URLs let through of twelve, the reason of the others, why (20 s window, 30 a day, 5 a segment)
+SHEETED: dict[str, tuple[int, str, str]] = {
+    "usual.test": (5, "host_budget", "no sheet: the usual budget"),
+    "more.test": (10, "window_budget", "a larger budget: now it is the window at 2 s each that counts"),
+    "quick.test": (12, "", "unlimited, at a tenth of a second each"),
+    "patient.test": (2, "window_budget", "10 s each"),
+    "none.test": (0, "host_budget", "0 is none"),
+    "own.test": (12, "", "the operator's limit of the one host goes before the sheet's delay of 10 s"),
+    "day.test": (3, "day_budget", "eight a day, five of them spent"),
+    "a.farm.test": (4, "domain_budget", "the domain's own budget"),
+}
+
+
+def test_sheets_move_the_limits_of_hosts(spark: SparkSession) -> None:
+    wide, slow = {"host_budget": UNLIMITED}, {"delay_s": 10.0}
+    sheets: list[dict[str, Any]] = [{"match": ["host:more.test"], "host_budget": 11}]
+    sheets += [{"match": ["host:quick.test"], "delay_s": 0.1, **wide}, {"match": ["host:patient.test"], **slow}]
+    sheets += [{"match": ["host:none.test"], "host_budget": 0}, {"match": ["host:own.test"], **slow, **wide}]
+    sheets += [{"match": ["host:day.test"], "host_day_budget": 8}, {"match": ["domain:farm.test"], "domain_budget": 4}]
+    limits = {"host_budget": 5, "host_day_budget": 30}
+    turn = frame_turn(fetch={"window_s": 20.0}, generate=limits, scope={"sheets": sheets})
+    urls = [url_row(f"http://{host}/{n}", score=n / 100) for host in SHEETED for n in range(TWELVE)]
+    known = [host_row("own.test", limit_delay_s=0.1), host_row("day.test", day=NOW.date(), fetched_today=5)]
+    waiting = candidates.due(frame(spark, "urls", urls), turn)
+    judged = candidates.judge(waiting, frame(spark, "hosts", known), turn, generate.sheet_of_host(turn.settings))
+    counted = Counter((row.host, row.reason) for row in judged.collect())
+    for host, (through, reason, why) in SHEETED.items():
+        assert counted[host, None] == through, (host, why)
+        assert sum(n for (name, _), n in counted.items() if name == host) == TWELVE, "the literal cut is the largest"
+        assert counted[host, reason] > 0 or not reason, (host, why, counted)
+    assert generate.sheet_of_host(settings_of()) is None, "no sheet costs nothing"
+    assert generate.sheet_of_host(settings_of(scope={"sheets": [{"match": ["host:a.test"], "max_depth": 3}]})) is None
+
+
 #: Host -> its current rows of `robots` (verdict, seconds until asked again) and a closed one, its own back-off, until
 #: when it is left alone.
 SILENT: dict[str, tuple[list[tuple[str, float, bool]], float | None, float | None, str]] = {
@@ -379,6 +413,8 @@ def listed_in(warehouse: Any, segment: str) -> list[str]:
         ({"generate": {"list_size": 3}}, False, "another setting"),
         ({"scope": {"deny": ["host:a.test"]}}, True, "another scope"),
         ({"trap": {"max_depth": 3}}, True, "other traps"),
+        ({"scope": {"sheets": [{"match": ["host:a.test"], "max_depth": 3}]}}, True, "other traps of one scope"),
+        ({"scope": {"sheets": [{"match": ["host:a.test"], "delay_s": 3}]}}, False, "a sheet that refuses no URL"),
     ],
 )
 def test_only_scope_and_traps_count_as_rules(then: dict[str, Any], changed: bool, why: str) -> None:

@@ -184,7 +184,7 @@ def _add(
     else:
         target, host, key = link.url, link.host, link.key
     domain = urls.registered_domain(host)
-    if reason := trap_reason(target, deep, rules.settings.trap):
+    if reason := trap_reason(target, deep, rules.scope.sheets.traps(target, host, rules.settings.trap)):
         made.rejected[f"trap_{reason}"] += 1
         return
     if not (verdict := rules.scope.verdict(target, host, domain)).allowed:

@@ -16,6 +16,7 @@ from spindle.runner import Turn
 from spindle.scope import TRAP_REASONS, Scope, refusal
 from spindle.segments import SegmentId, live_overlaps
 from spindle.session import open_session
+from spindle.sheets import OF_HOST, Sheets, limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,6 +74,8 @@ def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
     scope = Scope(turn.settings.scope, *generate.seeds_of(turn))
     why = refusal(url, host, domain, row.depth if row else 0, scope, turn.settings.trap)
     tell(f"rules: refused, {why}" if why else f"rules: wanted, by {scope.verdict(url, host, domain).rule}")
+    for line in sheet_lines(scope.sheets, url, host, domain):
+        tell(line)
     if row is None:
         tell("table: not there; no seed and no followed link has named it, or a rule refused it")
         return False
@@ -89,6 +92,21 @@ def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
         reason, place = standing(generate.planned(turn, keep), key, bucket)
     tell(f"list: no, {reason}: {REASONS.get(reason, reason)}{place}" if reason else f"list: yes{place}")
     return not reason
+
+
+def sheet_lines(sheets: Sheets, url: str, host: str, domain: str) -> list[str]:
+    """Which sheets set limits for the URL, for its host and for its domain, and which limits these are."""
+    of_host = [name for name in OF_HOST if name != "domain_budget"]
+    of_url = [name for name in limits_of(sheets.of_url(url, host)) if name not in OF_HOST]
+    lines = []
+    for what, sheet, names in (
+        ("URL", sheets.of_url(url, host), of_url),
+        ("host", sheets.of_host(host), of_host),
+        ("domain", sheets.of_host(domain), ["domain_budget"]),
+    ):
+        if told := ", ".join(f"{name} {value:g}" for name, value in limits_of(sheet).items() if name in names):
+            lines.append(f"sheets: {told} for the {what}, by {sheet.name}")
+    return lines
 
 
 def standing(plan: Plan, key: int, bucket: int) -> tuple[str, str]:
