@@ -23,6 +23,7 @@ from spindle.candidates import Census
 from spindle.config import Settings
 from spindle.errors import NothingDue, WarehouseError
 from spindle.fetcher.addresses import AddressRule
+from spindle.fetcher.lookups import addresses_of
 from spindle.runner import Turn
 from spindle.scope import Scope, refusal
 from spindle.segments import Entry, SegmentId, State, live_overlaps
@@ -161,18 +162,28 @@ class Plan(NamedTuple):
     loads: Sequence[selector.HostLoad]
     tasks: Mapping[str, int]
     repeated: int
+    found: Mapping[str, str]  # host -> address, where it was looked up for this list
 
     def counts(self, settings: Settings) -> dict[str, float]:
         """For `metrics`; the seconds are those that tasks were balanced by, and when the last may end."""
         counts = candidates.counts_of(self.counted, self.cuts, self.repeated)
+        counts |= {"hosts_looked_up": len(self.found), "hosts_unresolved": sum(not load.address for load in self.loads)}
         counts |= {"hosts": len(self.tasks), "tasks": 1 + max(self.tasks.values(), default=-1)}
         if seconds := self.seconds():
-            ends = selector.predicted_ends(
-                self.loads, self.tasks, settings.fetch.max_open * settings.fetch.queues_factor
-            )
             counts |= {"task_s.longest": round(max(seconds), 1), "task_s.mean": round(sum(seconds) / len(seconds), 1)}
-            counts["ends_s.latest"] = round(max(ends.values()), 1)
+            counts |= {f"ends_s.task_{task:05d}": round(end, 1) for task, end in self.ends(settings).items()}
+            counts["ends_s.latest"] = round(max(self.ends(settings).values()), 1)
+            counts["addresses_divided"] = sum(held > 1 for held in self.holders().values())
         return counts
+
+    def ends(self, settings: Settings) -> dict[int, float]:
+        """When each task may end, in seconds from its start."""
+        queues = settings.fetch.max_open * settings.fetch.queues_factor
+        return selector.predicted_ends(self.loads, self.tasks, queues, settings.politeness.address_gap_s)
+
+    def holders(self) -> dict[str, int]:
+        """By how many tasks each known address is held."""
+        return selector.holders(self.loads, self.tasks)
 
     def seconds(self) -> list[float]:
         """Expected seconds of hosts' queues, task by task."""
@@ -195,8 +206,11 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     cuts = selector.cuts(counted.candidates, settings.generate)
     chosen = keep(candidates.selected(judged, cuts))
     loads, repeated = host_loads(chosen, settings) if cuts else ([], 0)
+    found = looked_up(loads, settings)
+    loads = [load._replace(address=load.address or found.get(load.host)) for load in loads]
     wished = settings.generate.fetch_tasks or warehouse.spark.sparkContext.defaultParallelism
-    return Plan(waiting, judged, counted, cuts, chosen, loads, selector.pack_tasks(loads, wished), repeated)
+    tasks = selector.pack_tasks(loads, wished, settings.politeness.address_max_open)
+    return Plan(waiting, judged, counted, cuts, chosen, loads, tasks, repeated, found)
 
 
 def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.HostLoad], int]:
@@ -215,13 +229,21 @@ def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.Hos
     return loads, repeated
 
 
+def looked_up(loads: Sequence[selector.HostLoad], settings: Settings) -> Mapping[str, str]:
+    """Addresses of the hosts that `hosts` knows none of, so far as the limits allow; those with most to do are asked
+    first."""
+    unknown = sorted((load for load in loads if not load.address), key=lambda load: (-load.seconds, load.host))
+    names = [load.host for load in unknown[: settings.generate.resolve_hosts]]
+    return addresses_of(names, settings) if names else {}
+
+
 # --- the list
 
 
 def fetchlist(plan: Plan, known: DataFrame, turn: Turn) -> DataFrame:
     """The rows of the list: what fetch needs to know, and the row as it stands, which update changes."""
-    keys = with_task(plan.chosen.filter("copy = 1"), plan.tasks)
-    keys = keys.select("bucket", "url_key", "level", "tie", "task").hint("broadcast")
+    keys = with_task(plan.chosen.filter("copy = 1"), plan)
+    keys = keys.select("bucket", "url_key", "level", "tie", "task", "ip", "ip_tasks").hint("broadcast")
     order = "PARTITION BY task ORDER BY level, score DESC, tie"
     rows = known.join(keys, ["bucket", "url_key"])
     if plan.repeated:
@@ -233,18 +255,36 @@ def fetchlist(plan: Plan, known: DataFrame, turn: Turn) -> DataFrame:
     return rows.drop("priority").withColumnRenamed("level", "priority").select(*schema.columns("fetchlist"))
 
 
-def with_task(chosen: DataFrame, tasks: Mapping[str, int]) -> DataFrame:
-    """Adds each host's task: from the query itself where hosts are few (a frame costs more), else by broadcast."""
-    if not tasks:
-        return chosen.selectExpr("*", "0 AS task")
-    if len(tasks) > LITERAL_HOSTS:
-        table = pa.table({"host": list(tasks), "task": pa.array(tasks.values(), pa.int32())})
-        return chosen.join(chosen.sparkSession.createDataFrame(table).hint("broadcast"), "host")
-    hosts_of: dict[int, list[str]] = defaultdict(list)
-    for host, task in tasks.items():
-        hosts_of[task].append(_sql_text(host))
-    cases = " ".join(f"WHEN host IN ({', '.join(hosts)}) THEN {task}" for task, hosts in sorted(hosts_of.items()))
-    return chosen.selectExpr("*", f"CASE {cases} END AS task")
+def with_task(chosen: DataFrame, plan: Plan) -> DataFrame:
+    """Adds each host's task, address, and by how many tasks that is held: from the query itself where hosts are few (a
+    frame costs more), else by broadcast."""
+    if not plan.tasks:
+        return chosen.selectExpr("*", "0 AS task", "1 AS ip_tasks")
+    held = plan.holders()
+    if len(plan.tasks) > LITERAL_HOSTS:
+        rows = [
+            (load.host, load.address, plan.tasks[load.host], held.get(load.address or "", 1)) for load in plan.loads
+        ]
+        kinds = {"host": pa.string(), "ip": pa.string(), "task": pa.int32(), "ip_tasks": pa.int32()}
+        columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+        table = pa.table({name: pa.array(values, kind) for (name, kind), values in columns})
+        return chosen.drop("ip").join(chosen.sparkSession.createDataFrame(table).hint("broadcast"), "host")
+    divided = {address: number for address, number in held.items() if number > 1}
+    ip = f"coalesce(ip, {_case('host', plan.found, 'STRING')}) AS ip"
+    placed = chosen.selectExpr("* EXCEPT (ip)", f"{_case('host', plan.tasks)} AS task", ip)
+    return placed.selectExpr("*", f"coalesce({_case('ip', divided)}, 1) AS ip_tasks")
+
+
+def _case(column: str, values: Mapping[str, object], kind: str = "INT") -> str:
+    """A look-up as SQL; null where the column has none of the names."""
+    names_of: dict[object, list[str]] = defaultdict(list)
+    for name, value in values.items():
+        names_of[value].append(_sql_text(name))
+    cases = [
+        f"WHEN {column} IN ({', '.join(names)}) THEN {value if isinstance(value, int) else _sql_text(str(value))}"
+        for value, names in names_of.items()
+    ]
+    return f"CAST(CASE {' '.join(cases)} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
 
 
 def _sql_text(value: str) -> str:
@@ -305,9 +345,7 @@ def preview(turn: Turn) -> dict[str, float]:
     with runner.kept() as keep:
         plan = planned(turn, keep)
         of_host = sorted(plan.loads, key=lambda load: (-load.urls, load.host))
-    ends = selector.predicted_ends(
-        plan.loads, plan.tasks, turn.settings.fetch.max_open * turn.settings.fetch.queues_factor
-    )
+    ends = plan.ends(turn.settings)
     for task, seconds in enumerate(plan.seconds()):
         part = [load for load in plan.loads if plan.tasks[load.host] == task]
         listed = sum(load.urls for load in part)

@@ -288,7 +288,10 @@ def test_a_list_is_exact_fair_and_the_same_again(
     by_url = {row["url"]: row for row in rows}
     warehouse = new_warehouse(spark, tmp_path / "w", 32)
     add(warehouse, "urls", rows)
-    add(warehouse, "hosts", [host_row("off.test", 32, state="backing_off", backoff_until=ago(-60))])
+    known = [host_row("off.test", 32, state="backing_off", backoff_until=ago(-60))]
+    add(warehouse, "hosts", known + [host_row(f"h{n}.test", 32, ip="127.0.0.9") for n in range(9)])
+    new = {f"h{n}.test": "127.0.0.9" for n in range(9, 12)} | {"h12.test": "127.0.0.12"}
+    monkeypatch.setattr(generate, "addresses_of", lambda hosts, _: {h: new[h] for h in hosts if h in new})
     settings = settings_of(generate={"list_size": 210, "host_budget": 50, "fetch_tasks": 3})
     turn = open_turn(warehouse, "a", settings)
     counts = generate.run(turn)
@@ -330,6 +333,15 @@ def test_a_list_is_exact_fair_and_the_same_again(
     assert set(places) == {0, 1, 2} and counts["tasks"] == 3 and counts["hosts"] == len(tasks)
     assert all(sorted(found) == list(range(len(found))) for found in places.values())
     assert max(map(len, places.values())) <= 1.2 * min(map(len, places.values())), "balanced"
+    at = {"127.0.0.9": {f"h{n}.test" for n in range(12)}, "127.0.0.12": {"h12.test"}}
+    for address, there in at.items():
+        of_address = [row for row in listed if row["ip"] == address]
+        assert {row["host"] for row in of_address} == there, "known by `hosts`, or looked up"
+        assert {row["ip_tasks"] for row in of_address} == {len({row["task"] for row in of_address})}
+    assert counts["addresses_divided"] == 1 and counts["hosts_looked_up"] == 4, "twelve of 21 hosts, on three tasks"
+    assert counts["hosts_unresolved"] == counts["hosts"] - 13
+    ends = [counts[f"ends_s.task_{task:05d}"] for task in range(3)]
+    assert max(ends) == counts["ends_s.latest"] and min(ends) > 0, "the predicted finish of each task"
     assert [entry.state for entry in warehouse.ledger.entries()] == [State.OPENED, State.GENERATED]
     assert warehouse.ledger.entries()[-1].counts == {"listed": 210, "tasks": 3}, "what fetch need not count again"
 
@@ -341,7 +353,7 @@ def test_a_list_is_exact_fair_and_the_same_again(
     empty = next(f"b.{b + 1}of32" for b in range(32) if b not in {row["bucket"] for row in rows})
     warehouse.ledger.move(str(turn.segment), State.EXPIRED, 0.0)
     told = ["--warehouse", str(tmp_path / "w"), "--segment", empty, "--now", NOW.isoformat()]
-    contact = ["--set", "agent.contact=https://example.org/crawler"]
+    contact = ["--set", "agent.contact=https://example.org/crawler", "--set", "network.hosts_file_only=true"]
     told += contact
     assert generate.main([*told, "--fail-if-empty"]) == 5
     assert f"segment {empty} is empty: nothing was due" in capsys.readouterr().err

@@ -118,6 +118,8 @@ class GenerateSettings:
     domain_new_hosts: Annotated[int, Range(0, unlimited=True)]
     address_budget: Annotated[int, Range(0, unlimited=True)]
     fetch_tasks: Annotated[int, Range(0, 100_000)]
+    resolve_hosts: Annotated[int, Range(0)]
+    resolve_s: Annotated[float, Range(0)]
     lease_s: Annotated[int, Range(1, CENTURY_S)]
 
 

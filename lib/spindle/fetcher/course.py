@@ -70,6 +70,7 @@ class Course:
         self._began = self._ticked = self._clock()
         self._stop_at = self._began + settings.fetch.window_s
         self._tail_since: float | None = None
+        self._placed: set[str] = set()  # hosts whose address generate told
         self._began_with = 1
         self.stopped: str | None = None
         self.counts = self._books.counts
@@ -89,6 +90,7 @@ class Course:
             self._stop_at = min(self._stop_at, listing.lease_until - self._limits.total_timeout_s)
         for row in listing.rows:
             self._admit(Page.listed(row), listing, behind, resumed)
+            self._place(row)
         self._began_with = max(len(self._books.hosts), 1)
         self._books.seen |= behind.seen
         self.counts.update(behind.outcomes)
@@ -128,6 +130,16 @@ class Course:
         )
         if row is not None and row.get("paused"):
             self._tier.hold(host, math.inf)
+
+    def _place(self, row: Mapping[str, Any]) -> None:
+        """Where generate found the host, and with how many tasks it shares that address."""
+        host, address = row["host"], row.get("ip")
+        if not address or host in self._placed or host not in self._books.hosts:
+            return
+        self._placed.add(host)
+        self._tier.share_address(address, row.get("ip_tasks") or 1)
+        if self._tier.state(host).address is None:
+            self._tier.set_address(host, address)
 
     def _delay_s(self, state: HostState) -> float:
         return gap_s(
