@@ -7,17 +7,19 @@ that is not listed is counted under its reason. Given the pinned time and seed a
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from spindle import candidates, config, runner, schema, selector, tables, urls
+from spindle import candidates, config, rounds, runner, schema, selector, tables, urls
 from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
 from spindle.config import Settings
@@ -203,7 +205,7 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
     judged = keep(candidates.judge(waiting, hosts, turn, sheet_of_host(settings)))
     counted = candidates.census(waiting, judged)
-    cuts = selector.cuts(counted.candidates, settings.generate)
+    cuts = selector.cuts(counted.candidates, replace(settings.generate, list_size=list_size(turn)))
     chosen = keep(candidates.selected(judged, cuts))
     loads, repeated = host_loads(chosen, settings) if cuts else ([], 0)
     found = looked_up(loads, settings)
@@ -227,6 +229,26 @@ def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.Hos
             seconds = host_seconds(row.urls, settings.politeness, **{name: row[name] for name in PACE})
             loads.append(selector.HostLoad(row.host, row.ip, row.urls, seconds))
     return loads, repeated
+
+
+def list_size(turn: Turn) -> int:
+    """How many URLs the segment may list: of `generate.list_size` the part of its slice."""
+    wished, segment = turn.settings.generate.list_size, turn.segment
+    if segment.n == 1:
+        return wished
+    pinned = turn.warehouse.ledger.pins(str(segment)) if turn.entry else {}
+    due = pinned.get("due") or due_of_round(turn.warehouse, segment, turn.now)
+    return rounds.part_of(wished, due, segment.buckets(turn.warehouse.buckets))
+
+
+def due_of_round(warehouse: Warehouse, segment: SegmentId, now: datetime.datetime) -> list[int]:
+    """Due rows a bucket, by which the slices of a round divide its list: as its first slice has pinned it, or now."""
+    for entry in warehouse.ledger.entries():
+        if entry.pins and SegmentId.parse(entry.segment).run == segment.run:
+            due: list[int] | None = json.loads(entry.pins).get("due")
+            if due:
+                return due
+    return rounds.due_by_bucket(warehouse.file_facts(), warehouse.buckets, now)
 
 
 def looked_up(loads: Sequence[selector.HostLoad], settings: Settings) -> Mapping[str, str]:
@@ -318,7 +340,10 @@ def open_turn(warehouse: Warehouse, segment: SegmentId, settings: Settings, opti
         WarehouseError: the URLs of the warehouse are spelled by another policy.
     """
     check_policy(warehouse.marker, settings)
-    pins = runner.pins(runner.now_of(options), settings)
+    now = runner.now_of(options)
+    pins = runner.pins(now, settings)
+    if segment.n > 1:
+        pins["due"] = due_of_round(warehouse, segment, now)
     entry = warehouse.ledger.open(segment, pins, settings.generate.lease_s, time.time)
     return runner.pinned_turn(warehouse, segment, warehouse.ledger.pins(str(segment)), entry)
 

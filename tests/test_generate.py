@@ -374,6 +374,37 @@ def test_a_list_of_size_0_is_empty(spark: SparkSession) -> None:
         assert candidates.selected(judged, cuts).count() == listed
 
 
+def test_slices_divide_the_list_of_a_round_by_what_is_due(spark: SparkSession, tmp_path: Path) -> None:
+    """Bucket by bucket 8, 4, 0 and 36 due, and as many that are not: of a list of 24 the slices get 6 and 18. What is
+    pinned by the first slice holds for the others, whatever the table says by then."""
+    rows, wanted = [], {0: 8, 1: 4, 2: 0, 3: 36}
+    for number in range(2000):
+        row = url_row(f"http://h{number}.test/")
+        if wanted[row["bucket"]] > 0:
+            wanted[row["bucket"]] -= 1
+            rows += [row, url_row(f"http://h{number}.test/later", last_fetch=ago(DAY), next_fetch=ago(-DAY))]
+    warehouse = new_warehouse(spark, tmp_path / "w")
+    add(warehouse, "urls", rows)
+    settings = settings_of(generate={"list_size": 24})
+    assert Counter(row["bucket"] for row in rows if row["next_fetch"] < NOW) == {0: 8, 1: 4, 3: 36}
+    assert generate.due_of_round(warehouse, SegmentId("r", 1, 2), NOW) == [8, 4, 0, 36]
+    merge = warehouse.merge("urls", frame(spark, "urls", rows[:1]), "t.bucket = s.bucket AND t.url_key = s.url_key")
+    merge.whenMatchedUpdate(set={"score": "0.9"}).execute()
+    facts = warehouse.file_facts()
+    assert sum(file.deleted for file in facts) == 1 and sum(file.rows or 0 for file in facts) == len(rows) + 1
+    due = generate.due_of_round(warehouse, SegmentId("r", 1, 2), NOW)
+    assert due == [9, 4, 0, 36], "an estimate: nobody knows which of the sixteen rows is deleted"
+
+    first = open_turn(warehouse, "r.1of2", settings)
+    add(warehouse, "urls", [url_row(f"http://h{number}.test/more") for number in range(200)])
+    second = open_turn(warehouse, "r.2of2", settings)
+    assert (generate.list_size(first), generate.list_size(second)) == (6, 18)
+    assert generate.run(second)["listed"] == 18
+    dry = Turn(warehouse, SegmentId("other", 1, 2), settings, NOW, 0, None)
+    assert generate.list_size(dry) > 6, "another round sees what has come in"
+    assert generate.list_size(Turn(warehouse, SegmentId("whole"), settings, NOW, 0, None)) == 24
+
+
 # --- what a range may hold that it should not, and rules that change
 
 
