@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from spindle import candidates, config, rounds, runner, schema, selector, tables, urls
+from spindle import brakes, candidates, config, rounds, runner, schema, selector, tables, urls
 from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
 from spindle.config import Settings
@@ -106,6 +106,23 @@ def without_denied(hosts: DataFrame, denied: Sequence[str]) -> DataFrame:
 
     made: Any = arrow_udf(refuses, "boolean")  # type: ignore[call-overload] # as above
     return hosts.withColumn("denied", made("ip")).withColumn("state", expr("IF(denied, 'blocked', state)"))
+
+
+def braked_forms(turn: Turn) -> Mapping[str, Sequence[brakes.Form]]:
+    """Host -> its forms of URLs that were learned to show one content again and again. Asked without Spark, so that a
+    range without any costs nothing: the URLs themselves need not be read then."""
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    rows = turn.warehouse.values("traps", {"bucket": list(span)}, schema.columns("traps"))
+    return brakes.braked(map(brakes.of_row, rows), turn.settings.brake, turn.now)
+
+
+def brakes_of(turn: Turn) -> DataFrame | None:
+    """Hosts with the patterns of such URLs; None where there are none."""
+    if not (found := braked_forms(turn)):
+        return None
+    patterns = [[brakes.pattern_of(form.form) for form in forms] for forms in found.values()]
+    kinds = [("host", pa.string()), ("patterns", pa.list_(pa.string()))]
+    return tables.frame_of(turn.warehouse.spark, pa.table([list(found), patterns], pa.schema(kinds)))
 
 
 @lru_cache(maxsize=1)
@@ -199,7 +216,7 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     """The list that the range would have now. Two queries: the census, and the hosts of the list."""
     warehouse, settings = turn.warehouse, turn.settings
     why = refused(turn)
-    waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why)
+    waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why, brakes_of(turn))
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
     hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)

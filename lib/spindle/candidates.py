@@ -23,9 +23,10 @@ BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, no
 MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
 
 
-def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame:
+def due(urls: DataFrame, turn: Turn, refusal: Column | None = None, braked: DataFrame | None = None) -> DataFrame:
     """URLs whose time has come, with their aged level: waiting raises a URL one level a step, so nothing starves.
-    `refused` is why the rules of today do not want one that earlier rules let in, or null."""
+    `refused` is why the rules of today do not want one that earlier rules let in, or null. `braked` has hosts with the
+    patterns of URLs that are held back while they are new."""
     now_s, settings = int(turn.now.timestamp()), turn.settings.generate
     waited = f"{now_s}L - unix_seconds(coalesce(next_fetch, discovered_at))"
     aged = (waited, settings.age_level_s, settings.levels)
@@ -33,6 +34,7 @@ def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame
     timely = urls.filter(f"next_fetch IS NULL OR next_fetch <= {turn.now_sql}")
     nobody = "CAST(NULL AS STRING) AS refused"
     asked = timely.selectExpr("*", nobody) if refusal is None else timely.withColumn("refused", refusal)
+    asked = asked if braked is None else with_brakes(asked, braked)
     return asked.selectExpr(
         "url_key",
         "bucket",
@@ -44,6 +46,14 @@ def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame
         f"xxhash64(url_key, {turn.seed}L) AS tie",
         "refused",
     )
+
+
+def with_brakes(frame: DataFrame, braked: DataFrame) -> DataFrame:
+    """Refuses what is new and has a form that was learned to show one content again and again."""
+    known = frame.join(braked.hint("broadcast"), "host", "left")
+    held = "fetch_count = 0 AND failure_count = 0 AND exists(patterns, pattern -> url RLIKE pattern)"
+    reason = f"coalesce(refused, IF({held}, 'trap_copies', NULL)) AS refused"
+    return known.selectExpr("* EXCEPT (refused, patterns)", reason)
 
 
 def judge(waiting: DataFrame, hosts: DataFrame, turn: Turn, sheet: Column | None = None) -> DataFrame:

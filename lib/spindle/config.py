@@ -106,6 +106,14 @@ class TrapSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BrakeSettings:
+    pages: Annotated[int, Range(0)]
+    share: Annotated[float, Range(0, 1)]
+    bits: Annotated[int, Range(0, 64)]
+    keep_s: Annotated[int, Range(1, CENTURY_S)]
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateSettings:
     list_size: Annotated[int, Range(0)]
     levels: Annotated[int, Range(1, 100)]
@@ -238,6 +246,7 @@ class Settings:
     url: UrlSettings
     scope: ScopeSettings
     trap: TrapSettings
+    brake: BrakeSettings
     generate: GenerateSettings
     priority: PrioritySettings
     politeness: PolitenessSettings

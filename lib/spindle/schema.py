@@ -77,6 +77,9 @@ TABLES: dict[str, str] = {
     "clusters": """
         cluster BIGINT NOT NULL, preferred_key BIGINT NOT NULL, preferred_url STRING NOT NULL, size BIGINT NOT NULL,
         segment STRING NOT NULL""",
+    "traps": """
+        host STRING NOT NULL, bucket INT NOT NULL, form STRING NOT NULL, pages INT NOT NULL, copies INT NOT NULL,
+        leaders ARRAY<BIGINT>, example STRING, first_at TIMESTAMP, last_at TIMESTAMP, last_segment STRING""",
     "seen": """
         bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT""",
     "events": """

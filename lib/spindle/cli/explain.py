@@ -7,10 +7,11 @@ The answer is that of generate itself: the plan of the whole table is made (and 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle import runner, tables, urls
+from spindle import brakes, runner, tables, urls
 from spindle.errors import InputError, UrlRejected
 from spindle.runner import Turn
 from spindle.scope import TRAP_REASONS, Scope, refusal
@@ -34,6 +35,7 @@ REASONS: Mapping[str, str] = {
     "domain_budget": "better URLs of its registered domain use up generate.domain_budget",
     "cut": "the list is full of better ones (generate.list_size, level_shares, new_share)",
     "out_of_scope": "the scope of today does not want it",
+    "trap_copies": "new URLs of its form have shown one content again and again ([brake])",
     **{f"trap_{reason}": "it has the shape of a trap" for reason in TRAP_REASONS},
 }
 
@@ -90,6 +92,8 @@ def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
         return False
     with runner.kept() as keep:
         reason, place = standing(generate.planned(turn, keep), key, bucket)
+    if reason == "trap_copies":
+        place = f"; {'; '.join(brake_lines(turn, url, host))}"
     tell(f"list: no, {reason}: {REASONS.get(reason, reason)}{place}" if reason else f"list: yes{place}")
     return not reason
 
@@ -107,6 +111,14 @@ def sheet_lines(sheets: Sheets, url: str, host: str, domain: str) -> list[str]:
         if told := ", ".join(f"{name} {value:g}" for name, value in limits_of(sheet).items() if name in names):
             lines.append(f"sheets: {told} for the {what}, by {sheet.name}")
     return lines
+
+
+def brake_lines(turn: Turn, url: str, host: str) -> list[str]:
+    """What was learned of the forms that hold the URL back."""
+    from spindle.jobs import generate
+
+    forms = generate.braked_forms(turn).get(host, ())
+    return [brakes.reason(form) for form in forms if re.search(brakes.pattern_of(form.form), url)]
 
 
 def standing(plan: Plan, key: int, bucket: int) -> tuple[str, str]:
