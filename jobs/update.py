@@ -8,6 +8,7 @@ since rows carry the segment that wrote them, so a rerun after a crash anywhere 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import facts, inlinks, operators, priority, runner, schema, tables
+from spindle import brakes, facts, inlinks, operators, priority, runner, schema, tables
 from spindle.config import Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
@@ -70,14 +71,17 @@ def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> A
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spindle.sheets import Sheets
         from spindle.urls import registered_domain
 
         settings = from_json(settings_json)
+        sheets = Sheets(settings.scope.sheets)
         for batch in batches:
             kept = batch.select(names).schema
             rows = []
             for row in batch.to_pylist():
-                after = facts.advanced(row, settings.recrawl, now)
+                rules = sheets.recrawl(row["url"], row["host"], settings.recrawl)
+                after = facts.advanced(row, rules, now)
                 after["domain"] = row["domain"] or registered_domain(row["host"])
                 rows.append({name: after[name] for name in names})
             yield pa.RecordBatch.from_pylist(rows, schema=kept)
@@ -226,6 +230,50 @@ def host_rows(fetches: DataFrame, listed: DataFrame) -> DataFrame:
     return by_host.join(tally, "host")
 
 
+def learn_forms(turn: Turn, source: DataFrame) -> int:
+    """Notes the forms of URLs whose new pages show one content (`brakes`); how many rows of `traps` that changed."""
+    warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
+    new = source.filter("fetched AND fetch_count = 1 AND status IN ('fetched', 'duplicate')")
+    new = new.select("host", "bucket", "url", "simhash", "status")
+    known = warehouse.values("traps", {"bucket": list(span)}, schema.columns("traps"))
+    work = _learner(known, turn.settings.to_json(), str(turn.segment), turn.now)
+    if turn.is_small():
+        changed = [row for batch in work(iter(new.toArrow().to_batches())) for row in batch.to_pylist()]
+    else:
+        ddl = schema.TABLES["traps"].replace(" NOT NULL", "")
+        changed = new.repartition("host").mapInArrow(work, ddl).toArrow().to_pylist()
+    if changed:
+        keys = {(row["host"], row["form"]) for row in changed}
+        hosts = sorted({host for host, _ in keys})
+        rest = [row for row in known if row["host"] in hosts and (row["host"], row["form"]) not in keys]
+        names = ", ".join("'" + host.replace("'", "''") + "'" for host in hosts)
+        warehouse.rewrite("traps", f"{tables.in_buckets(span)} AND host IN ({names})", rest + changed)
+    return len(changed)
+
+
+def _learner(known: Sequence[Mapping[str, Any]], settings_json: str, segment: str, now: datetime.datetime) -> Any:
+    """The function that runs in Spark's Python worker, hosts whole; it closes over plain values only."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        pages = [
+            brakes.NewPage(row["host"], row["bucket"], row["url"], row["simhash"], row["status"] == "duplicate")
+            for row in rows
+        ]
+        forms = brakes.learned(map(brakes.of_row, known), pages, from_json(settings_json).brake, segment, now)
+        yield pa.RecordBatch.from_pylist([dataclasses.asdict(form) for form in forms], schema=brakes_schema())
+
+    return work
+
+
+def brakes_schema() -> pa.Schema:
+    """Rows of `traps` as Arrow has them."""
+    moment = pa.timestamp("us", "UTC")
+    kinds = {"STRING": pa.string(), "INT": pa.int32(), "ARRAY<BIGINT>": pa.list_(pa.int64()), "TIMESTAMP": moment}
+    fields = (ddl.replace(" NOT NULL", "").split(" ", 1) for ddl in schema.field_ddl("traps"))
+    return pa.schema([(name, kinds[kind]) for name, kind in fields])
+
+
 def merge_hosts(turn: Turn, learned: DataFrame) -> None:
     """Lays what was learned over `hosts`; a row that this segment has written stays as it is."""
     rules, now = turn.settings.recrawl, turn.now_sql
@@ -366,11 +414,12 @@ def run(turn: Turn) -> dict[str, float]:
         hosts = warehouse.read_range("hosts", turn.segment)
         source = keep(combined(with_copies(after, urls), folded(links), hosts, turn))
         inserted, changed = merge_urls(turn, source)
+        noted = learn_forms(turn, source)
     turn.put("events", event_rows(fetches, turn).coalesce(1))
     mark_folded(turn, upto)
     warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
     warehouse.sync_segments()
-    return {"new_urls": inserted, "changed_urls": changed}
+    return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ CREATE OR REPLACE TEMPORARY VIEW pages AS SELECT * FROM delta.`${warehouse}/page
 CREATE OR REPLACE TEMPORARY VIEW links AS SELECT * FROM delta.`${warehouse}/links`;
 CREATE OR REPLACE TEMPORARY VIEW fingerprints AS SELECT * FROM delta.`${warehouse}/fingerprints`;
 CREATE OR REPLACE TEMPORARY VIEW clusters AS SELECT * FROM delta.`${warehouse}/clusters`;
+CREATE OR REPLACE TEMPORARY VIEW traps AS SELECT * FROM delta.`${warehouse}/traps`;
 CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM delta.`${warehouse}/seen`;
 CREATE OR REPLACE TEMPORARY VIEW events AS SELECT * FROM delta.`${warehouse}/events`;
 CREATE OR REPLACE TEMPORARY VIEW metrics AS SELECT * FROM delta.`${warehouse}/metrics`;

@@ -31,7 +31,7 @@ from spindle.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONTACT = ["--set", "agent.contact=https://crawler.test/"]
+CONTACT = ["--set", "agent.contact=https://crawler.test/", "--set", "network.hosts_file_only=true"]
 
 
 class Told(NamedTuple):

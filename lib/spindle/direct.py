@@ -44,6 +44,32 @@ def version(location: str, application: str) -> int:
     return _table(location).transaction_version(application) or 0
 
 
+def files(location: str, partition: str, nulls_of: str, bounds_of: str) -> list[dict[str, Any]]:
+    """What the log says of each file: its partition, its rows and how many of them are deleted, how many have no value
+    in one column, and between which values another lies. Reads no row; None where there are no statistics."""
+    table = _table(location)
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = {"file": "path", "partition": f"partition.{partition}", "rows": "num_records"}
+    names |= {"nulls": f"null_count.{nulls_of}", "least": f"min.{bounds_of}", "most": f"max.{bounds_of}"}
+    told = {key: actions.column(name).to_pylist() for key, name in names.items() if name in actions.column_names}
+    columns = [told.get(key, [None] * actions.num_rows) for key in names]
+    deleted = _deleted(table)
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return [row | {"deleted": deleted.get(row["file"], 0)} for row in rows]
+
+
+def _deleted(table: DeltaTable) -> dict[str, int]:
+    """File -> rows that its deletion vector takes out."""
+    import pyarrow.compute as pc
+
+    found: dict[str, int] = {}
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for name, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
+            path = name.as_py().rpartition(table.table_uri.rstrip("/").rpartition("/")[2] + "/")[2]
+            found[path] = len(kept.values) - (pc.sum(kept.values).as_py() or 0)
+    return found
+
+
 def append(location: str, rows: pa.Table, transaction: tuple[str, int] | None = None) -> bool:
     """Adds rows in one commit. `transaction` is an application's name and its version (Delta protocol, "Transaction
     Identifiers"): rows of a version that the table has seen, or that somebody else commits meanwhile, are not added,

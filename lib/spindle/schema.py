@@ -49,7 +49,7 @@ TABLES: dict[str, str] = {
         last_change TIMESTAMP, content_hash STRING, simhash BIGINT, warc_file STRING, warc_offset BIGINT,
         warc_length BIGINT, record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
         change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
-        unchanged_streak INT NOT NULL, inlinks INT NOT NULL""",
+        unchanged_streak INT NOT NULL, inlinks INT NOT NULL, ip STRING, ip_tasks INT""",
     "fetches": """
         segment STRING NOT NULL, url_key BIGINT NOT NULL, hop INT NOT NULL, via_key BIGINT, month STRING NOT NULL,
         bucket INT NOT NULL, url STRING NOT NULL, host STRING NOT NULL, kind STRING, depth INT, task INT NOT NULL,
@@ -77,6 +77,9 @@ TABLES: dict[str, str] = {
     "clusters": """
         cluster BIGINT NOT NULL, preferred_key BIGINT NOT NULL, preferred_url STRING NOT NULL, size BIGINT NOT NULL,
         segment STRING NOT NULL""",
+    "traps": """
+        host STRING NOT NULL, bucket INT NOT NULL, form STRING NOT NULL, pages INT NOT NULL, copies INT NOT NULL,
+        leaders ARRAY<BIGINT>, example STRING, first_at TIMESTAMP, last_at TIMESTAMP, last_segment STRING""",
     "seen": """
         bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT""",
     "events": """
