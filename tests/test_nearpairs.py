@@ -126,6 +126,7 @@ def test_exact_copies_are_paired_with_the_oldest() -> None:
         ([(1, False), (2, True)], False, "came and went"),
         ([(1, False), (2, True), (3, False)], True, "came back"),
         ([(2, True), (3, False), (1, False)], True, "in any order of rows"),
+        ([(1, False), (2, True), (2, False)], True, "taken back and written anew in one run"),
         ([(1, True)], False, "went without having come: no matter"),
     ],
 )

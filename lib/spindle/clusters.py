@@ -194,5 +194,5 @@ def _rows(
     names = [row for row in clusters.values() if row.root in roots]
     if not names and best is not None:
         return [Cluster(name, name, best.url_key, best.url, size, seq)]
-    told = {} if best is None else {"preferred_key": best.url_key, "preferred_url": best.url}
+    told: dict[str, Any] = {} if best is None else {"preferred_key": best.url_key, "preferred_url": best.url}
     return [replace(row, root=name, size=max(0, size), **told) for row in names]

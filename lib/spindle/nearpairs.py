@@ -89,7 +89,8 @@ def ranges(values: U64, layout: Layout, table: int) -> npt.NDArray[np.int32]:
 
 
 class Rows(NamedTuple):
-    """Rows of `fingerprints`, parallel arrays. Of one table, value and page the row of the highest `seq` holds."""
+    """Rows of `fingerprints`, parallel arrays. Of one table, value and page the row of the highest `seq` holds; of one
+    `seq` that which is not gone."""
 
     table: npt.NDArray[np.int32]
     value: U64
@@ -98,7 +99,11 @@ class Rows(NamedTuple):
     gone: Mask
 
     def where(self, chosen: Mask | I64) -> Rows:
-        return Rows(*(column[chosen] for column in self))
+        return Rows(*(column[chosen] for column in self))  # type: ignore[arg-type] # each of its own kind
+
+    def joined_to(self, other: Rows) -> Rows:
+        both = zip(self, other, strict=True)
+        return Rows(*(np.concatenate(pair) for pair in both))
 
 
 def standing(rows: Rows) -> Rows:
@@ -107,14 +112,13 @@ def standing(rows: Rows) -> Rows:
         return rows
     doubtful = _is_in(rows.page, np.unique(rows.page[rows.gone]))
     some = rows.where(doubtful)
-    order = np.lexsort((some.seq, some.value, some.page, some.table))
+    order = np.lexsort((~some.gone, some.seq, some.value, some.page, some.table))
     some = some.where(order)
     last = np.ones(len(order), bool)
     same = [column[1:] == column[:-1] for column in (some.table, some.value, some.page)]
     last[:-1] = ~np.logical_and.reduce(same)
     kept = some.where(last & ~some.gone)
-    rest = rows.where(~doubtful)
-    return Rows(*(np.concatenate(both) for both in zip(rest, kept, strict=True)))
+    return rows.where(~doubtful).joined_to(kept)
 
 
 class Found(NamedTuple):
@@ -202,9 +206,7 @@ def _slices(new_keys: U64, old_keys: U64, bits: int) -> tuple[I64, I64]:
     return (ends - counts)[at], ends[at]
 
 
-def _cooled(
-    value: U64, page: I64, low: I64, high: I64, hot_pairs: int
-) -> tuple[tuple[U64, I64, I64, I64], int, int]:
+def _cooled(value: U64, page: I64, low: I64, high: I64, hot_pairs: int) -> tuple[tuple[U64, I64, I64, I64], int, int]:
     """Under keys that ask for too many comparisons the old values are collapsed, and cut if that is not enough."""
     if not len(low):
         return (value, page, low, high), 0, 0
