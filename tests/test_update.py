@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections import Counter
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.timeout(900)  # a busy machine is slow at Spark; nothin
 
 SEGMENT = "a.1of1"
 DAY = 86400
-TWICE, OWNED, NEW, TARGET, CHANGED = (f"{n}" * 64 for n in range(1, 6))
+TWICE, OWNED, NEW, TARGET, CHANGED, SHOWN = (f"{n}" * 64 for n in range(1, 7))
 HELD = {"content_hash": "old", "warc_file": "segment-files/z/warc/z.warc.gz", "warc_offset": 7, "warc_length": 9}
 PLACE = {"warc_file": "segment-files/a.1of1/warc/a.warc.gz", "warc_offset": 1, "warc_length": 2}
 VISITED = {"status": "fetched", "fetch_count": 4, "change_count": 1, "last_fetch": ago(DAY), "last_segment": "z.1of1"}
@@ -70,16 +71,22 @@ BEFORE: dict[str, dict[str, Any]] = {
     "http://a.test/copy2": {"discovered_at": ago(200)},
     "http://a.test/copy-of-old": {"discovered_at": ago(999999)},
     "http://a.test/owner": VISITED | HELD | {"content_hash": OWNED, "discovered_at": ago(50)},
+    "http://a.test/was-preferred": VISITED | HELD | {"content_hash": SHOWN},
+    "http://a.test/it": {},
     "http://down.test/": {},
     "http://known.test/far": VISITED | HELD | {"depth": 5},
     "http://known.test/near": VISITED | HELD | {"depth": 1},
 }
 UNTOUCHED = ("http://a.test/left", "http://a.test/owner", "http://known.test/near")
-LISTED = [url for url in BEFORE if url not in (*UNTOUCHED[1:], "http://a.test/known-target", "http://known.test/far")]
+LISTED = [
+    url
+    for url in BEFORE
+    if url not in (*UNTOUCHED[1:], "http://a.test/known-target", "http://known.test/far", "http://a.test/was-preferred")
+]
 #: outcome -> what else the fetch found, of each listed URL.
 FETCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "http://a.test/": ("ok", {"http_status": 200, "content_hash": NEW, "etag": '"2"', **PLACE, "ip": "192.0.2.1"}),
-    "http://a.test/late": ("ok", {"http_status": 200, "content_hash": "6" * 64, **PLACE}),
+    "http://a.test/late": ("ok", {"http_status": 200, "content_hash": "7" * 64, **PLACE}),
     "http://a.test/left": ("not_reached", {"started_at": None, "ended_at": None, "duration_ms": None}),
     "http://a.test/throttled": ("throttled", {"http_status": 429, "retry_after_s": 7200.0, "backoff_level": 1,
                                               "next_ok_at": ago(-100), "started_at": ago(30)}),
@@ -91,6 +98,7 @@ FETCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "http://a.test/copy1": ("ok", {"http_status": 200, "content_hash": TWICE, **PLACE}),
     "http://a.test/copy2": ("ok", {"http_status": 200, "content_hash": TWICE, **PLACE}),
     "http://a.test/copy-of-old": ("ok", {"http_status": 200, "content_hash": OWNED, **PLACE}),
+    "http://a.test/it": ("ok", {"http_status": 200, "content_hash": SHOWN, **PLACE}),
     "http://down.test/": ("timeout", {"http_status": None}),
 }  # fmt: skip
 HOPS = {
@@ -134,18 +142,18 @@ def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
     turn = open_turn(warehouse, SEGMENT, settings_of())
     for state in (State.GENERATED, State.FETCHED, State.PARSED):
         turn.entry = warehouse.ledger.move(SEGMENT, state, 1.0)
-    known_to_dedup(warehouse, rows["http://a.test/owner"])
+    known_to_dedup(warehouse, [rows["http://a.test/owner"], rows["http://a.test/was-preferred"]])
     dedup.run(warehouse, settings_of())
     return warehouse, turn
 
 
-def known_to_dedup(warehouse: Warehouse, row: Row) -> None:
-    """A run of dedup that has seen the content of one row of `urls`."""
+def known_to_dedup(warehouse: Warehouse, rows: list[Row]) -> None:
+    """A run of dedup that has seen the content of some rows of `urls`."""
     copies = Copies.open(warehouse.uri, Layout(3, 4))
-    facts = {name: row[name] for name in ("url_key", "bucket", "url", "discovered_at", "content_hash", "simhash")}
-    page = Copy(**facts, canonical_key=None, live=True)
-    copies.note([page], {}, 1)
-    copies.tell([page], 1)
+    names = ("url_key", "bucket", "url", "discovered_at", "content_hash", "simhash")
+    pages = [Copy(**{name: row[name] for name in names}, canonical_key=None, live=True) for row in rows]
+    copies.note(pages, {}, 1)
+    copies.tell(pages, 1)
     copies.finish([], 1)
 
 
@@ -271,6 +279,12 @@ def check_urls(after: dict[str, Row]) -> None:
     copy = after["http://a.test/copy-of-old"]
     assert (copy["status"], copy["duplicate_of"]) == ("duplicate", url_key("http://a.test/owner")), (
         "content that we held before has its original, however long the copy is known"
+    )
+    assert (after["http://a.test/it"]["status"], after["http://a.test/it"]["duplicate_of"]) == ("fetched", None)
+    shown = changed(after, "http://a.test/was-preferred")
+    assert shown.pop("next_fetch") == ago(DAY) + 60 * datetime.timedelta(days=1)
+    assert shown == {"status": "duplicate", "duplicate_of": url_key("http://a.test/was-preferred")}, (
+        "the first copy names the cluster for good, but a shorter URL stands for it now"
     )
 
 
