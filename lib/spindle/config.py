@@ -232,6 +232,17 @@ class RecrawlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DedupSettings:
+    near_bits: Annotated[int, Range(0, 16)]
+    blocks: Annotated[int, Range(1, 20)]
+    hot_pairs: Annotated[int, Range(1)]
+    cluster_members: Annotated[int, Range(2)]
+    range_rows: Annotated[int, Range(1000)]
+    batch_rows: Annotated[int, Range(1)]
+    compact_files: Annotated[int, Range(1)]
+
+
+@dataclass(frozen=True, slots=True)
 class SparkSettings:
     shuffle_partitions: Annotated[int, Range(0)]
     driver_memory: str
@@ -268,6 +279,7 @@ class Settings:
     network: NetworkSettings
     parse: ParseSettings
     recrawl: RecrawlSettings
+    dedup: DedupSettings
     spark: SparkSettings
     check: CheckSettings
 
@@ -435,3 +447,5 @@ def _across(settings: Settings, places: Mapping[str, str]) -> None:
         fail("recrawl.min_interval_s", "is larger than recrawl.max_interval_s", "recrawl.max_interval_s")
     if settings.robots.stale_s < settings.robots.ttl_s:
         fail("robots.stale_s", "is smaller than robots.ttl_s", "robots.ttl_s")
+    if settings.dedup.blocks <= settings.dedup.near_bits:
+        fail("dedup.blocks", "must be more than dedup.near_bits: a key is made of the others", "dedup.near_bits")

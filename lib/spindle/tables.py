@@ -221,6 +221,11 @@ def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
     return Warehouse(spark, hadoop_uri(root), open_store(root), read_marker(root))
 
 
+def open_direct(root: str) -> Warehouse:
+    """An existing warehouse for what needs no JVM: `values`, `rewrite`, `record`, ledger; raises as `read_marker`."""
+    return Warehouse(None, hadoop_uri(root), open_store(root), read_marker(root))  # type: ignore[arg-type]
+
+
 def hadoop_uri(root: str) -> str:
     """The spelling that Hadoop and Delta want for a store's root."""
     if root.startswith(("s3://", "s3a://")):

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "fetch": ("spindle.jobs.fetch", "main", "job: fetch what was listed"),
     "parse": ("spindle.jobs.parse", "main", "job: parse what was fetched"),
     "update": ("spindle.jobs.update", "main", "job: merge a segment into the tables"),
+    "dedup": ("spindle.jobs.dedup", "main", "job: find copies among all pages, exact and near"),
     "sql": ("spindle.cli.ask", "sql", "ask the tables a question"),
     "stats": ("spindle.cli.ask", "stats", "the crawl in a few numbers"),
     "url": ("spindle.cli.ask", "url", "everything known of one URL"),
