@@ -24,8 +24,9 @@ GUIDE = """
 ### Spindle: a round of the crawl
 
 **One run is one round.** Each slice of the URL table has its turn: `generate` lists what is worth fetching, `fetch`
-fetches it politely, `parse` reads it, `update` merges it into the tables. A segment is named `<run>.<i>of<n>` after the
-run's logical date, or its run id where it has none, so a task that runs again goes on where it was.
+fetches it politely, `parse` reads it, `dedup` finds copies, `update` merges all of it into the tables. A segment is
+named `<run>.<i>of<n>` after the run's logical date, or its run id where it has none, so a task that runs again goes on
+where it was.
 
 **A task failed?** Its log ends with a sentence that says what to do. Clearing the task is always safe: a job that is at
 its end does nothing, one that died goes on. Exit codes 2 and 4 (a mistake in the settings, a damaged or full warehouse)
@@ -117,6 +118,15 @@ def anything_listed(segment: str) -> None:
         raise AirflowSkipException(f"{segment}: nothing is due")
 
 
+@task
+def dedup(segment: str) -> None:
+    """Looks for copies among all pages, exact and near, so that update can say so of this turn's."""
+    told = ask("dedup", "--warehouse", WAREHOUSE, *(["--config", CONFIG] if CONFIG else []))
+    print(told.stdout)
+    if told.returncode:
+        raise AirflowException(f"{segment}: spindle dedup: exit code {told.returncode}: {told.stderr.strip()}")
+
+
 @task_group
 def turn(segment: str) -> None:
     """One slice's turn of the wheel."""
@@ -126,7 +136,7 @@ def turn(segment: str) -> None:
     fetch = job("fetch", segment, execution_timeout=timedelta(seconds=WINDOW_S) + hour)  # it ends by itself
     parse = job("parse", segment, execution_timeout=6 * hour)
     update = job("update", segment, execution_timeout=6 * hour)
-    generate >> anything_listed(segment) >> fetch >> parse >> update
+    generate >> anything_listed(segment) >> fetch >> parse >> dedup(segment) >> update
 
 
 @task(trigger_rule="none_failed", retries=0)

@@ -122,6 +122,13 @@ def test_what_rings(
     assert verdict.more == (2 if why == "five are named" else 0)
 
 
+def test_a_sheet_may_make_hosts_faster() -> None:
+    sheets = [{"delay_s": None, "max_depth": 3}, {"delay_s": 0.5}]
+    pins = json.dumps({"settings": {"politeness": {"min_delay_s": 2.0}, "scope": {"sheets": sheets}}})
+    log = [entry("s.1of1", State.OPENED, 60, pins=pins)]
+    assert checks.delay_of_segment(log, 0) == "CASE f.segment WHEN 's.1of1' THEN 0.5 ELSE 0.0 END"
+
+
 def test_a_lease_that_ran_out_rings() -> None:
     log = [entry("a.1of2", State.FETCHED, 60, (0, 2)), entry("b.2of2", State.UPDATED, 60, (2, 4))]
     later = NOW.timestamp() + DAY + 7200

@@ -120,7 +120,7 @@ def test_airflow_takes_the_dag_as_it_is_meant(airflow: Airflow) -> None:
     report = json.loads(next(line for line in told.splitlines() if line.startswith("REPORT"))[6:])
     assert report["errors"] == {} and (report["runs"], report["catchup"]) == (1, False)
     tasks = report["tasks"]
-    for before, after in pairwise(["generate", "anything_listed", "fetch", "parse", "update"]):
+    for before, after in pairwise(["generate", "anything_listed", "fetch", "parse", "dedup", "update"]):
         assert f"turn.{before}" in tasks[f"turn.{after}"]["after"]
     assert {tasks[f"turn.{name}"]["pool"] for name in ("generate", "fetch", "parse", "update")} == {"spindle"}
     assert tasks["turn.fetch"]["timeout_s"] > 60 and tasks["turn.fetch"]["retries"] == 2
@@ -182,6 +182,7 @@ def test_a_round_where_nothing_is_due_ends_early(airflow: Airflow) -> None:
         "turn.anything_listed",
         "turn.fetch",
         "turn.parse",
+        "turn.dedup",
         "turn.update",
     }
     assert states["check"][0] == states["turn.generate"][0] == "success"

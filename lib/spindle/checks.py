@@ -128,11 +128,17 @@ def delay_of_segment(entries: Iterable[Entry], since: float) -> str:
     lately = {entry.segment for entry in log if entry.at >= since}
     pinned = {entry.segment: json.loads(entry.pins) for entry in log if entry.pins and entry.segment in lately}
     cases = [
-        f"WHEN '{segment}' THEN {float(pins['settings']['politeness']['min_delay_s'])!r}"
+        f"WHEN '{segment}' THEN {_smallest_delay(pins['settings'])!r}"
         for segment, pins in sorted(pinned.items())
         if "politeness" in pins.get("settings", {})
     ]
     return f"CASE f.segment {' '.join(cases)} ELSE 0.0 END" if cases else "0.0"
+
+
+def _smallest_delay(settings: Mapping[str, Any]) -> float:
+    """The minimum, or that of the sheet that makes some hosts faster."""
+    sheets = [sheet.get("delay_s") for sheet in settings.get("scope", {}).get("sheets", ())]
+    return float(min([settings["politeness"]["min_delay_s"], *(delay for delay in sheets if delay is not None)]))
 
 
 def _instant(at: datetime.datetime) -> str:
