@@ -349,6 +349,18 @@ def test_hosts_on_one_address_share_its_cap(site: Site) -> None:
         assert len(open_then) <= 2
 
 
+def test_a_task_keeps_to_its_part_of_an_address(site: Site) -> None:
+    """Hosts never met, which generate has looked up and packed into four tasks: of a cap of 8 this one opens 2."""
+    hosts = [f"h{n}.test" for n in range(8)]
+    site.page("/x", "x", delay_s=0.2)
+    rows = [listing_row(site.url("/x", host), n, ip="127.0.0.1", ip_tasks=4) for n, host in enumerate(hosts)]
+    found = run(site, rows, site.settings(polite(address_max_open=8)))
+    assert set(found.outcomes.values()) == {"ok"}
+    log = [request for request in site.seen() if request.path == "/x"]
+    for request in log:
+        assert len([one for one in log if one.started <= request.started < one.ended - 0.02]) <= 2
+
+
 # --- robots.txt
 
 

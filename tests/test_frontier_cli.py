@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
-SETTINGS = ["--set", "generate.host_budget=2", "--set", "generate.list_size=4", "--set", "scope.deny=['host:no.test']"]
+SETTINGS = [
+    "--set",
+    "network.hosts_file_only=true",
+    "--set",
+    "generate.host_budget=2",
+    "--set",
+    "generate.list_size=4",
+    "--set",
+    "scope.deny=['host:no.test']",
+]
 ROWS = [
     url_row("http://a.test/best", score=0.99, priority=1),
     url_row("http://a.test/second", score=0.98, priority=1),
@@ -94,6 +103,14 @@ def test_explain_names_the_operator(spindle: Any) -> None:
     assert "list: no, host_blocked: its host is blocked (`spindle hosts`)" in out
 
 
+def test_explain_names_the_sheets(spindle: Any) -> None:
+    sheets = "scope.sheets=[{name='slow ones', match=['domain:b.test'], delay_s=5, domain_budget=9, max_depth=4}]"
+    code, out, _ = spindle("explain", "http://b.test/later", *SETTINGS, "--set", sheets)
+    assert code == 1
+    for what in ("max_depth 4 for the URL", "delay_s 5 for the host", "domain_budget 9 for the domain"):
+        assert f"sheets: {what}, by slow ones" in out
+
+
 def test_explain_refuses_what_is_no_url(spindle: Any) -> None:
     assert spindle("explain", "mailto:x@a.test")[0] == 2
 
@@ -125,7 +142,8 @@ def test_rekey_says_what_would_change_and_then_does_it(warehouse: Warehouse, spi
     old = settings_of(url={"tracking_params": []})
     marker = {**warehouse.marker, "policy_digest": urls.policy_digest(old.url)}
     warehouse.store.put(tables.MARKER, json.dumps(marker).encode())
-    code, _, err = spindle("generate", "--segment", "g", "--set", "agent.contact=a@b.test", *rules)
+    quiet = ["--segment", "g", "--set", "agent.contact=a@b.test", "--set", "network.hosts_file_only=true", *rules]
+    code, _, err = spindle("generate", *quiet)
     assert code == 4 and "`spindle rekey --dry-run`" in err
 
     code, out, _ = spindle("rekey", "--dry-run", *rules)
@@ -145,7 +163,7 @@ def test_rekey_says_what_would_change_and_then_does_it(warehouse: Warehouse, spi
     assert tables.read_marker(warehouse.store.root)["policy_digest"] == urls.policy_digest(
         settings_of(url={"tracking_params": ["utm_*"]}).url
     )
-    assert spindle("generate", "--dry-run", "--segment", "g", "--set", "agent.contact=a@b.test", *rules)[0] == 0
+    assert spindle("generate", "--dry-run", *quiet)[0] == 0
 
 
 def test_a_path_to_the_warehouse_is_needed(tmp_path: Path) -> None:

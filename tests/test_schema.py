@@ -10,7 +10,7 @@ from spindle import schema
 from spindle.lifecycle import UrlFacts
 
 DESIGN_TABLES = """
-    urls hosts inbox robots segments fetchlist fetches pages links fingerprints clusters seen events metrics
+    urls hosts inbox robots segments fetchlist fetches pages links fingerprints copies clusters seen events metrics
 """
 TYPES = re.compile(
     r"(BIGINT|INT|DOUBLE|STRING|BOOLEAN|TIMESTAMP|DATE|BINARY|ARRAY<STRING>|MAP<STRING, (STRING|BIGINT)>)( NOT NULL)?"
@@ -26,7 +26,8 @@ KEYS = {
     "fetches": ["segment", "url_key", "hop", "month"],
     "pages": ["segment", "url_key", "parse_version", "month"],
     "links": ["segment", "src_key", "dst_key", "dst_bucket"],
-    "fingerprints": ["key_range", "url_key"],
+    "fingerprints": ["key_range", "key_table", "value", "url_key", "seq"],
+    "copies": ["url_key", "bucket", "seq"],
     "clusters": ["cluster"],
     "seen": ["bucket"],
     "events": ["segment", "sequence"],

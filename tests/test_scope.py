@@ -15,7 +15,13 @@ from spindle.scope import Scope, Verdict, explain_trap, trap_reason
 
 
 def verdict(url: str, *, seeds: tuple[str, ...] = (), **rules: object) -> Verdict:
-    plain: dict[str, object] = {"follow": "everywhere", "allow": (), "deny": (), "schemes": ("http", "https")}
+    plain: dict[str, object] = {
+        "follow": "everywhere",
+        "allow": (),
+        "deny": (),
+        "schemes": ("http", "https"),
+        "sheets": (),
+    }
     domains = [urls.registered_domain(host) for host in seeds]
     host = urls.host_of(url)
     return Scope(ScopeSettings(**{**plain, **rules}), seeds, domains).verdict(url, host, urls.registered_domain(host))  # type: ignore[arg-type]
@@ -161,6 +167,16 @@ def test_each_limit_can_be_switched_off(name: str, traps: TrapSettings) -> None:
     reason = {"max_depth": "depth", "max_url_digits_run": "digits"}.get(name, name.removeprefix("max_"))
     tail, depth = next((tail, depth) for tail, depth, why in TRAPS if why == reason)
     assert trap_reason(f"https://h.example{tail}", depth, dataclasses.replace(traps, **{name: UNLIMITED})) is None
+
+
+TAIL = st.text(st.sampled_from("ab1//?&="), max_size=16)
+
+
+@given(TAIL, st.integers(0, 3), st.lists(st.sampled_from([UNLIMITED, 0, 1, 2, 3, 5]), min_size=5, max_size=5))
+def test_the_quick_look_says_what_the_long_one_says(tail: str, depth: int, limits: list[int]) -> None:
+    url, settings = f"https://h.example/{tail}", TrapSettings(*limits)
+    sentence = explain_trap(url, depth, settings)
+    assert trap_reason(url, depth, settings) == (sentence and sentence.partition(":")[0])
 
 
 @given(st.lists(st.sampled_from(["a", "b", "1", "", "c"]), max_size=14), st.integers(1, 4))

@@ -272,8 +272,13 @@ def write_metrics(warehouse: Warehouse, segment: str, job: str, counts: Mapping[
 
 def summary_line(job: str, segment: str, counts: Mapping[str, float]) -> str:
     """One line a job: `generate 20261130.1of1: listed 600 ...`."""
-    shown = ", ".join(f"{name} {value:.15g}" for name, value in counts.items() if value or name == "listed")
+    shown = ", ".join(f"{name} {value:.15g}" for name, value in counts.items() if _is_shown(name, value))
     return f"{job} {segment}: {shown or 'nothing to do'}"
+
+
+def _is_shown(name: str, value: float) -> bool:
+    """Not what is nothing, nor what has a line for each task; `metrics` has all of it."""
+    return (bool(value) or name == "listed") and ".task_" not in name
 
 
 def pins(now: datetime.datetime, settings: Settings) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from spindle.config import UNLIMITED, ScopeSettings, TrapSettings
-from spindle.errors import ConfigError, UrlRejected
-from spindle.urls import normalize_host, surt
+from spindle.sheets import Sheets
+from spindle.urlrules import Rules
 
 #: Why a URL looks like a trap: the closed vocabulary under which `metrics` counts.
 TRAP_REASONS = ("depth", "path_segments", "repeated_segments", "query_params", "digits")
@@ -28,6 +29,9 @@ class Verdict(NamedTuple):
     rule: str
 
 
+_EVERYWHERE = Verdict(True, "follow everywhere")
+
+
 class Scope:
     """The scope of a crawl. A URL must pass `schemes`, `deny`, `allow` (if there are any) and `follow`, in that order.
 
@@ -39,15 +43,19 @@ class Scope:
         self, settings: ScopeSettings, seed_hosts: Iterable[str] = (), seed_domains: Iterable[str] = ()
     ) -> None:
         self._schemes = tuple(f"{scheme.lower()}:" for scheme in settings.schemes)
-        self._deny = _Rules("deny", settings.deny)
-        self._allow = _Rules("allow", settings.allow) if settings.allow else None
+        self._deny = Rules("scope.deny", settings.deny)
+        self._allow = Rules("scope.allow", settings.allow) if settings.allow else None
         self._follow = settings.follow
+        self._all = None if settings.deny or settings.allow or self._follow != "everywhere" else _EVERYWHERE
+        self.sheets = Sheets(settings.sheets)
         self._seeds = frozenset({"host": seed_hosts, "domain": seed_domains}.get(settings.follow, ()))
 
     def verdict(self, url: str, host: str, domain: str) -> Verdict:
         """Of a normalised URL, its host and its registered domain."""
         if not url.startswith(self._schemes):
             return Verdict(False, f"schemes: {url.partition(':')[0]} is not among them")
+        if self._all is not None:
+            return self._all
         if rule := self._deny.first_match(url, host):
             return Verdict(False, f"deny {rule}")
         allowing = "" if self._allow is None else self._allow.first_match(url, host)
@@ -58,68 +66,34 @@ class Scope:
         return Verdict(True, f"allow {allowing}" if allowing else f"follow {self._follow}")
 
 
-class _Rules:
-    """The rules of one list. Hosts and domains are looked up, so that block lists of any length cost the same."""
-
-    def __init__(self, key: str, rules: Sequence[str]) -> None:
-        self._hosts: set[str] = set()
-        self._domains: set[str] = set()
-        self._surts: list[str] = []
-        self._patterns: list[re.Pattern[str]] = []
-        for rule in rules:
-            try:
-                self._add(*rule.partition(":")[::2])
-            except (ValueError, re.error) as error:
-                raise ConfigError(f"scope.{key}: {rule!r}: {error}") from None
-
-    def first_match(self, url: str, host: str) -> str:
-        """The rule that matches, as `kind:text`, or ""."""
-        if host in self._hosts:
-            return f"host:{host}"
-        if self._domains and (parent := next((name for name in _upwards(host) if name in self._domains), "")):
-            return f"domain:{parent}"
-        if self._surts:
-            forms = (surt(url), f"{url.partition(':')[0]}://{surt(url)}")
-            if prefix := next((prefix for prefix in self._surts if any(f.startswith(prefix) for f in forms)), ""):
-                return f"surt:{prefix}"
-        return next((f"regex:{pattern.pattern}" for pattern in self._patterns if pattern.search(url)), "")
-
-    def _add(self, kind: str, text: str) -> None:
-        if not text:
-            raise ValueError("expected host:NAME, domain:NAME, surt:PREFIX or regex:PATTERN")
-        if kind in ("host", "domain"):
-            (self._hosts if kind == "host" else self._domains).add(_host_name(text))
-        elif kind == "surt":
-            self._surts.append(_surt_prefix(text))
-        elif kind == "regex":
-            self._patterns.append(re.compile(text))
-        else:
-            raise ValueError("expected host:, domain:, surt: or regex:")
-
-
-def _host_name(text: str) -> str:
-    try:
-        return normalize_host(text)
-    except UrlRejected:
-        raise ValueError("not a host name (a domain's rule takes in all below it; no `*`, port or path)") from None
-
-
-def _surt_prefix(text: str) -> str:
-    if not re.match(r"(https?://)?\(", text):
-        raise ValueError("a SURT starts with '(' or 'http://(', for example surt:(org,example,")
-    return text
-
-
-def _upwards(host: str) -> Iterator[str]:
-    """The host and the domains above it: a.b.c, b.c, c."""
-    while host:
-        yield host
-        host = host.partition(".")[2]
-
-
 def trap_reason(url: str, depth: int, settings: TrapSettings) -> str | None:
     """Why a normalised URL at this many links from a seed looks like a trap: one of TRAP_REASONS, or None."""
+    start = url.index("/", 8)
+    slashes = url.count("/", start)
+    # Too short, too flat and too near for any suspicion, as nearly all links of a page are: certain and cheap.
+    # UNLIMITED lies below every count and says nothing here.
+    if (
+        depth <= settings.max_depth
+        and slashes <= settings.max_path_segments
+        and url.count("&", start) < settings.max_query_params
+        and (slashes <= settings.max_repeated_segments or _all_differ(url[start + 1 :]))
+        and (
+            len(url) - start <= settings.max_url_digits_run
+            or not _more_digits_than(settings.max_url_digits_run).search(url, start)
+        )
+    ):
+        return None
     return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
+
+
+@lru_cache
+def _more_digits_than(count: int) -> re.Pattern[str]:
+    return re.compile(f"[0-9]{{{count + 1}}}")
+
+
+def _all_differ(tail: str) -> bool:
+    names = (tail[: tail.index("?")] if "?" in tail else tail).split("/")
+    return len(set(names)) == len(names)
 
 
 def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:
@@ -128,8 +102,9 @@ def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:
 
 
 def refusal(url: str, host: str, domain: str, depth: int, scope: Scope, traps: TrapSettings) -> str | None:
-    """Why a URL is not wanted, as a reason and what a person may want to know of it, or None when it is wanted."""
-    if trap := explain_trap(url, depth, traps):
+    """Why a URL is not wanted, as a reason and what a person may want to know of it, or None when it is wanted. The
+    limits of traps are those that the scope's sheets set for the URL."""
+    if trap := explain_trap(url, depth, scope.sheets.traps(url, host, traps)):
         return f"trap_{trap}"
     verdict = scope.verdict(url, host, domain)
     return None if verdict.allowed else f"out_of_scope: {verdict.rule}"

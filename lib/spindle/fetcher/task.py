@@ -105,7 +105,7 @@ def hop_scope(settings: Settings) -> Callable[[str], bool]:
     def wanted(url: str) -> bool:
         host = urls.host_of(url)
         allowed = scope.verdict(url, host, urls.registered_domain(host)).allowed
-        return allowed and trap_reason(url, 0, settings.trap) is None
+        return allowed and trap_reason(url, 0, scope.sheets.traps(url, host, settings.trap)) is None
 
     return wanted
 
