@@ -216,7 +216,7 @@ def measure(args: argparse.Namespace) -> None:
     finally:
         server.stdin.close()
         server.wait()
-    report(least, args.pages)
+    report(least, 0 if args.memory else args.pages)
 
 
 def command(kind: str, args: argparse.Namespace) -> list[str]:
@@ -229,6 +229,10 @@ def command(kind: str, args: argparse.Namespace) -> list[str]:
 
 
 def report(least: dict[str, dict[str, float]], pages: int) -> None:
+    """`pages` 0: a run for its memory, which need not come to its end."""
+    if not pages:
+        print(f"{least['task']['rss_mib']:.0f} MiB peak")
+        return
     for kind, found in least.items():
         cpu, rate = found["cpu_s"] / pages * 1000, pages / found["wall_s"]
         print(f"{kind:6} {cpu:.3f} CPU-s per 1,000 pages, {rate:,.0f} pages/s, {found['rss_mib']:.0f} MiB peak")
