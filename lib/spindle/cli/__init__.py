@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "sql": ("spindle.cli.ask", "sql", "ask the tables a question"),
     "stats": ("spindle.cli.ask", "stats", "the crawl in a few numbers"),
     "url": ("spindle.cli.ask", "url", "everything known of one URL"),
+    "get": ("spindle.cli.get", "main", "what a URL answered, from the WARC files"),
     "explain": ("spindle.cli.explain", "main", "which rule decides about a URL, and why it is or is not listed"),
     "prune": ("spindle.cli.prune", "main", "remove URLs by pattern; without --yes only count them"),
     "rekey": ("spindle.cli.rekey", "main", "spell and spread the URLs by today's rules (--dry-run first)"),
