@@ -11,9 +11,10 @@ from spindle.lifecycle import UrlFacts
 
 DESIGN_TABLES = """
     urls hosts inbox robots segments fetchlist fetches pages links fingerprints clusters seen events metrics
+    traps
 """
 TYPES = re.compile(
-    r"(BIGINT|INT|DOUBLE|STRING|BOOLEAN|TIMESTAMP|DATE|BINARY|ARRAY<STRING>|MAP<STRING, (STRING|BIGINT)>)( NOT NULL)?"
+    r"(BIGINT|INT|DOUBLE|STRING|BOOLEAN|TIMESTAMP|DATE|BINARY|ARRAY<(STRING|BIGINT)>|MAP<STRING, (STRING|BIGINT)>)( NOT NULL)?"
 )
 #: What a row is found or merged by (DESIGN section 2); null never equals null (known_faults: delta-io/delta#780).
 KEYS = {
@@ -28,6 +29,7 @@ KEYS = {
     "links": ["segment", "src_key", "dst_key", "dst_bucket"],
     "fingerprints": ["key_range", "url_key"],
     "clusters": ["cluster"],
+    "traps": ["host", "form"],
     "seen": ["bucket"],
     "events": ["segment", "sequence"],
     "metrics": ["segment", "job", "attempt", "name"],
