@@ -1,10 +1,12 @@
-"""What understanding a page costs, side by side: ours, its parts measured bare, and what others do.
+"""What understanding a page costs, side by side: the whole job, its parts measured bare, and what others do.
 
-Run: `.venv/bin/python bench/parse.py [FOLDER_OF_HTML]` (for example Debian's documentation packages; without a folder
-generated pages of 20 KB with 59 links, as in the fetch bench). CPU milliseconds a page = CPU seconds per 1,000 pages;
-all rows are taken in turn and the best of many turns counts, since other loads on the machine only add. Read the
-ratios, not the figures. The bars (issue 6): at most 1.5 times the parts; at least 3 times fewer than Scrapy's link
-extraction (shown where Scrapy can be imported; SCRAPY_PATH may name a folder that has it).
+Run: `.venv/bin/python bench/parse.py [FOLDER_OF_HTML ...]`. Generated pages first, 20 KB with 59 links as in the fetch
+bench; then up to 2,000 real ones of the folders, or of Debian's documentation packages where they are installed
+(python3-doc, debian-handbook, postgresql-doc, git-doc). CPU milliseconds a page = CPU seconds per 1,000 pages; all rows
+are taken in turn and the best of many turns of each page counts, since other loads on the machine only add. Read the
+ratios, not the figures. The bars (issue 6): the whole job (record, charset, tree, links normalised and keyed, text,
+SimHash, rows) at least 3 times cheaper than Scrapy's link extraction (shown where Scrapy can be imported; SCRAPY_PATH
+may name a folder that has it) and at most 1.5 times its own parts. Language detection and the guarding child are apart.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import json
 import os
 import random
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import lxml.html
@@ -28,13 +32,22 @@ import pyarrow as pa
 from selectolax.lexbor import LexborHTMLParser
 from simhash import Simhash
 
-from spindle import charset, config, fingerprint, html, htmltree, links, parsetask, warc
+from spindle import charset, config, extract, fingerprint, html, htmltree, links, pagefacts, parsetask, warc
 from spindle.defaults import default_layer
-from spindle.isolate import Isolated
+from spindle.reader import SegmentReader
 from spindle.urls import Normalizer, url_key
 
 URL = "http://www.example.org/docs/guide/page.html"
-TURNS = 12
+TURNS, FEW = 12, 100  # of more pages than that, three turns say as much
+MOST_PAGES, LEAST_BYTES = 2000, 500
+DEBIAN = (
+    "python3*/html",
+    "python3*-doc/html",
+    "debian-handbook/html/en-US",
+    "postgresql-doc-*/html",
+    "git/html",
+    "git-doc",
+)
 SETTINGS = config.build([default_layer()])
 RULES = dataclasses.replace(SETTINGS.parse, detect_language=False)
 NORMALIZER = Normalizer(SETTINGS.url)
@@ -59,42 +72,56 @@ def made_page(seed: int) -> bytes:
     return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{body}<footer>(c)</footer></body></html>'.encode()
 
 
-def pages_of(arguments: list[str]) -> list[bytes]:
-    if not arguments:
-        return [made_page(seed) for seed in range(30)]
-    files = sorted(file for folder in arguments for file in Path(folder).rglob("*.htm*"))
-    return [file.read_bytes() for file in random.Random(1).sample(files, min(len(files), 30))]
+def real_pages(arguments: list[str]) -> list[bytes]:
+    """A sample of the HTML files below the folders; those that only lead elsewhere are no pages."""
+    named = [Path(folder) for folder in arguments]
+    folders = named or [folder for name in DEBIAN for folder in sorted(Path("/usr/share/doc").glob(name))]
+    files = sorted({file.resolve() for folder in folders for file in folder.rglob("*.htm*") if file.is_file()})
+    bodies = [body for file in files if len(body := file.read_bytes()) >= LEAST_BYTES]
+    return random.Random(1).sample(bodies, min(len(bodies), MOST_PAGES))
 
 
-def ours(body: bytes) -> None:
-    html.parse_page(body, URL, "text/html", RULES, normalizer=NORMALIZER)
-
-
-def ours_with_language(body: bytes) -> None:
-    html.parse_page(body, URL, "text/html", SETTINGS.parse, normalizer=NORMALIZER)
+PLAIN = {"settings": dataclasses.replace(SETTINGS, parse=RULES).to_json(), "seed_hosts": [], "seed_domains": []}
+PLAIN |= {"buckets": 32, "segment": "b.1of1", "month": "2026-11", "parse_version": 1}
+JOB = parsetask.rules_of(PLAIN)
 
 
 class Prepared:
     """A page half done, so that each part can be measured by itself."""
 
-    def __init__(self, body: bytes) -> None:
-        self.body = body
+    def __init__(self, body: bytes, fetch: dict[str, Any], reader: SegmentReader, work: Callable[[Any], Any]) -> None:
+        self.body, self.fetch, self.reader, self.work = body, fetch, reader, work
+        self.record = parsetask._record(fetch, reader) or b""
         self.text = charset.decode(body, "text/html").text
         self.tree = LexborHTMLParser(self.text, options=1)
-        self.elements = htmltree.elements(self.tree)
-        self.linking = [node for name, node in self.elements if name in ("a", "area", "link", "meta", "iframe")]
-        self.hrefs = [found.href for found in links.candidates(self.elements, forms=False)]
-        self.content = html.parse_page(body, URL, "text/html", RULES).text
+        elements = htmltree.elements(self.tree)
+        self.linking = [node for name, node in elements if name in ("a", "area", "link", "meta", "iframe")]
+        self.hrefs = [found.href for found in links.candidates(elements, forms=False)]
+        self.page = html.parse_page(body, URL, "text/html", RULES)
+        self.made = work((fetch, self.record))
+
+    def rows(self) -> extract.Extract:
+        made = extract.Extract(None)
+        extract._add_links(made, self.page, 1, JOB)
+        return made
+
+
+def whole(page: Prepared) -> object:
+    """What a task does for a record, but for the guarding child, language, and rows to Arrow (`to_arrow`)."""
+    return page.work((page.fetch, parsetask._record(page.fetch, page.reader))).chars
 
 
 PARTS: dict[str, Callable[[Prepared], object]] = {
+    "record read, inflated, parsed": lambda page: warc.read_record(page.record).http,
     "charset and decoding": lambda page: charset.decode(page.body, "text/html"),
     "tree (lexbor)": lambda page: LexborHTMLParser(page.text, options=1),
     "links: elements and attributes": lambda page: [n.attributes for n in page.tree.css("a,area,link,meta,iframe")],
     "links: anchor texts": lambda page: [" ".join(n.text().split()) for n in page.linking],
     "links: normalised and keyed": lambda page: NORMALIZER.links(page.hrefs, URL),
     "text: walk and fold": lambda page: " ".join(page.tree.body.text(separator=" ").split()),  # type: ignore[union-attr]
-    "words, text hash and SimHash": lambda page: fingerprint.of_text(page.content, 16),
+    "words, text hash and SimHash": lambda page: fingerprint.of_text(page.page.text, 16),
+    "rows: traps, scope, domain, bucket": lambda page: page.rows(),
+    "rows: JSON of the page": lambda page: json.dumps(json.loads(page.made.page)),
 }
 
 
@@ -119,38 +146,57 @@ def scrapy_way() -> Callable[[bytes], object] | None:
     return lambda body: extractor.extract_links(HtmlResponse(URL, body=body, encoding="utf-8"))
 
 
-def factory(_: object) -> Callable[[bytes], int]:
-    """For the guarding child: the page is parsed there, its text and links come back."""
-    return lambda body: html.parse_page(body, URL, "text/html", RULES, normalizer=NORMALIZER)  # type: ignore[return-value]
+class Unguarded:
+    """Stands in for `isolate.Isolated`: the same work in this process."""
+
+    def __init__(self, _: str, argument: Any, *__: object) -> None:
+        self.work = parsetask.factory(argument)
+
+    def __enter__(self) -> Unguarded:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, items: Iterable[Any]) -> Iterator[Any]:
+        return map(self.work, items)
 
 
-def guarded(pages: list[bytes], turns: int = 20) -> float:
-    """CPU ms a page of parent and child together, without the child's start."""
-
+def task(fetches: list[dict[str, object]], folder: str) -> float:
+    """CPU ms a page of a whole task with all its processes: records of a WARC file in, batches out. What its start
+    costs is measured by itself and taken off."""
     spent = []
-    for count in (0, turns):
+    for count in (1, len(fetches)):
         start = cpu()
-        with Isolated("parse:factory", None, 20, 1 << 30) as child:
-            for _ in child.map(pages[:1] + pages * count):
-                pass
+        for _ in parsetask.run([pa.RecordBatch.from_pylist(fetches[:count])], PLAIN, folder):
+            pass
         spent.append(cpu() - start)
-    return (spent[1] - spent[0]) / turns / len(pages) * 1e3
-
-
-def whole_task(pages: list[bytes], turns: int = 20) -> float:
-    """CPU ms a page of all that a task of the parse job does, child included: records from a WARC file in, rows out.
-    What starting the child costs is measured by itself and taken off."""
-    plain = {"settings": dataclasses.replace(SETTINGS, parse=RULES).to_json(), "seed_hosts": [], "seed_domains": []}
-    plain |= {"buckets": 32, "segment": "b.1of1", "month": "2026-11", "parse_version": 1}
-    spent = []
-    with tempfile.TemporaryDirectory() as folder:
-        fetches = stored(pages * turns, Path(folder, "x.warc.gz"))
-        for count in (1, len(fetches)):
-            start = cpu()
-            for _ in parsetask.run([pa.RecordBatch.from_pylist(fetches[:count])], plain, folder):
-                pass
-            spent.append(cpu() - start)
     return (spent[1] - spent[0]) / (len(fetches) - 1) * 1e3
+
+
+def guarding(fetches: list[dict[str, object]], folder: str, turns: int = 5) -> tuple[float, float]:
+    """A task with the guarding child and without, the better of a few turns of each, one after the other."""
+    guarded, bare = [], []
+    real = parsetask.Isolated
+    for _ in range(turns):
+        guarded.append(task(fetches, folder))
+        parsetask.Isolated = Unguarded  # type: ignore[assignment,misc]
+        bare.append(task(fetches, folder))
+        parsetask.Isolated = real  # type: ignore[misc]
+    return min(guarded), min(bare)
+
+
+def to_arrow(pages: list[Prepared]) -> float:
+    """CPU ms a page of making the JVM's batches, as a task does: many pages at a time."""
+    made = [page.made for page in pages]
+    batches = [made[start : start + parsetask.BATCH_ROWS] for start in range(0, len(made), parsetask.BATCH_ROWS)]
+    spent = []
+    for _ in range(TURNS):
+        start = time.process_time_ns()
+        for batch in batches:
+            parsetask._batch(batch)
+        spent.append(time.process_time_ns() - start)
+    return min(spent) / len(pages) / 1e6
 
 
 def stored(pages: list[bytes], file: Path) -> list[dict[str, object]]:
@@ -187,7 +233,7 @@ def measure(rows: dict[str, Callable[[Prepared], object]], pages: list[Prepared]
     first page that does not count: it pays for the memory that the row before gave back to the system.
     """
     best = {name: [float("inf")] * len(pages) for name in rows}
-    for _ in range(TURNS):
+    for _ in range(TURNS if len(pages) <= FEW else 3):
         for name, work in rows.items():
             gc.collect()
             gc.disable()  # whose turn it is when the collector runs is chance
@@ -200,29 +246,45 @@ def measure(rows: dict[str, Callable[[Prepared], object]], pages: list[Prepared]
     return {name: sum(costs) / len(costs) for name, costs in best.items()}
 
 
-def main() -> None:
-    bodies = pages_of(sys.argv[1:])
-    pages = [Prepared(body) for body in bodies]
-
+def compare(bodies: list[bytes], folder: str) -> None:
+    """All rows for these pages, and the ratios that have a bar."""
+    fetches = stored(bodies, Path(folder, "x.warc.gz"))
+    reader, work = SegmentReader(folder, parsetask.READ_AHEAD_BYTES), parsetask.factory((PLAIN, folder))
+    pages = [Prepared(body, fetch, reader, work) for body, fetch in zip(bodies, fetches, strict=True)]
     rows: dict[str, Callable[[Prepared], object]] = {
-        "ours, all of it": lambda page: ours(page.body),
-        "ours with language detection": lambda page: ours_with_language(page.body),
+        "whole job but Arrow": whole,
         **{f"  {name}": part for name, part in PARTS.items()},
+        "language detection, apart": lambda page: pagefacts.detected_language(page.page.text),
         "lxml, iterlinks, urllib, simhash": lambda page: lxml_way(page.body),
     }
+    if len(pages) > FEW:
+        del rows["lxml, iterlinks, urllib, simhash"]  # it would take longer than all others
     if scrapy := scrapy_way():
         rows["Scrapy, links alone"] = lambda page: scrapy(page.body)
     best = measure(rows, pages)
-    best["ours in the guarding child"] = guarded(bodies)
-    best["whole task: WARC to rows, guarded"] = whole_task(bodies)
-    own, parts = best["ours, all of it"], sum(best[f"  {name}"] for name in PARTS)
+    arrow = best["  rows: to Arrow"] = to_arrow(pages)
+    best["  rows: JSON of the page"] /= 2  # there and back
+    own, parts = best.pop("whole job but Arrow") + arrow, sum(best[f"  {name}"] for name in (*PARTS, "rows: to Arrow"))
+    guarded, bare = guarding(fetches * max(1, 600 // len(fetches)), folder)
     size, count = sum(map(len, bodies)) / len(pages) / 1000, sum(len(page.hrefs) for page in pages) / len(pages)
-    print(f"{len(pages)} pages of {size:.0f} KB with {count:.0f} links; CPU ms a page, and as a multiple of ours\n")
-    for name, cost in (best | {"sum of the parts": parts}).items():
+    print(f"{len(pages)} pages of {size:.0f} KB with {count:.0f} links; CPU ms a page, and as a multiple of the job\n")
+    for name, cost in ({"whole job": own} | best | {"sum of the parts": parts}).items():
         print(f"{name:36} {cost:8.3f} {cost / own:7.2f}")
-    print(f"\nours / its parts: {own / parts:.2f} (at most 1.5)")
+    print(f"\njob / its parts: {own / parts:.2f} (at most 1.5)")
     if scrapy:
-        print(f"Scrapy's links / ours: {best['Scrapy, links alone'] / own:.1f} (at least 3)")
+        print(f"Scrapy's links / job: {best['Scrapy, links alone'] / own:.2f} (at least 3)")
+    print(
+        f"a task of these pages with the guarding child / without: {guarded:.3f} / {bare:.3f} = {guarded / bare:.2f}\n"
+    )
+
+
+def main() -> None:
+    for bodies in ([made_page(seed) for seed in range(30)], real_pages(sys.argv[1:])):
+        if not bodies:
+            print("no real pages: name a folder, or apt-get install python3-doc debian-handbook postgresql-doc git-doc")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            compare(bodies, folder)
 
 
 if __name__ == "__main__":

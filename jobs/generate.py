@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from spindle import brakes, candidates, config, rounds, runner, schema, selector, tables, urls
+from spindle import brakes, candidates, config, inbox, operators, rounds, runner, schema, selector, tables, urls
 from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
 from spindle.config import Settings
@@ -218,7 +218,8 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     why = refused(turn)
     waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why, brakes_of(turn))
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
-    hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
+    hosts = operators.heard(warehouse.read_range("hosts", turn.segment), turn)
+    hosts = without_denied(hosts, settings.network.deny_addresses)
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
     judged = keep(candidates.judge(waiting, hosts, turn, sheet_of_host(settings)))
     counted = candidates.census(waiting, judged)
@@ -358,7 +359,7 @@ def open_turn(warehouse: Warehouse, segment: SegmentId, settings: Settings, opti
     """
     check_policy(warehouse.marker, settings)
     now = runner.now_of(options)
-    pins = runner.pins(now, settings)
+    pins = runner.pins(now, settings) | {"wishes": inbox.last(warehouse.store)}
     if segment.n > 1:
         pins["due"] = due_of_round(warehouse, segment, now)
     entry = warehouse.ledger.open(segment, pins, settings.generate.lease_s, time.time)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FEW_LINKS = 50_000  # written as one file without asking Spark for the bounds of several
-DIRECT_CHARS = 32 << 20  # of JSON; up to this the driver takes the rows and writes them without Spark's help
+DIRECT_CHARS = 32 << 20  # of pages and links; up to this the driver takes the rows and writes them without Spark's help
 
 _FETCH = ["url_key", "bucket", "url", "host", "kind", "depth", "redirect_to", "x_robots_tag", "warc_file"]
 _NEEDED = [*_FETCH, "warc_offset", "warc_length"]
@@ -54,7 +54,9 @@ def parsed(work: DataFrame, rules: dict[str, Any], root: str, partitions: int) -
     """One row a URL, and one a task: see `parsetask.COLUMNS`."""
     order = ("warc_file", "warc_offset")
     placed = work.repartitionByRange(partitions, *order).sortWithinPartitions(*order)
-    return placed.mapInArrow(_worker(rules, root), ", ".join(f"{name} STRING" for name in parsetask.COLUMNS))
+    return placed.mapInArrow(
+        _worker(rules, root), ", ".join(f"{name} {kind}" for name, kind in parsetask.COLUMNS.items())
+    )
 
 
 def _worker(plain: dict[str, Any], root: str) -> Any:
@@ -68,19 +70,18 @@ def _worker(plain: dict[str, Any], root: str) -> Any:
     return work
 
 
-def rows_of(results: DataFrame, column: str, table: str) -> DataFrame:
-    """The JSON of a column as a frame with a table's columns; `links` holds an array of rows."""
-    ddl = f"STRUCT<{', '.join(_as_field(name) for name in schema.field_ddl(table))}>"
-    if column == "links":
-        rows = results.selectExpr(f"explode(from_json(links, 'ARRAY<{ddl}>')) AS row")
-    else:
-        rows = results.filter(f"{column} IS NOT NULL").selectExpr(f"from_json({column}, '{ddl}') AS row")
-    return rows.select("row.*")
+def pages_of(results: DataFrame) -> DataFrame:
+    """The rows of `pages` among what the tasks yielded."""
+    kinds = schema.kinds("pages")
+    ddl = ", ".join(f"{name}: {kind}" for name, kind in kinds.items() if name != "text")
+    rows = results.filter("page IS NOT NULL").selectExpr(f"from_json(page, 'STRUCT<{ddl}>') AS row", "text")
+    return rows.select("row.*", "text").select(*kinds)
 
 
-def _as_field(ddl: str) -> str:
-    name, _, kind = ddl.replace(" NOT NULL", "").partition(" ")
-    return f"{name}: {kind}"
+def links_of(results: DataFrame, turn: Turn) -> DataFrame:
+    """The rows of `links` among what the tasks yielded."""
+    here = (f"'{turn.segment}' AS segment", f"{html.PARSE_RULES} AS parse_version")
+    return results.selectExpr(*here, "src_key", "src_url", "src_host", "inline(links)")
 
 
 def counted(results: DataFrame) -> Counter[str]:
@@ -168,14 +169,14 @@ def write(turn: Turn, results: DataFrame, counts: Mapping[str, int], where: str)
     """Pages and links; those of a small segment without Spark's help."""
     warehouse, of_month = turn.warehouse, f"month = '{turn.month}' AND {where}"
     if turn.is_small() and counts["chars"] <= DIRECT_CHARS:
-        made = results.select("page", "links").toArrow()
-        links = [link for found in made["links"].to_pylist() for link in json.loads(found)]
+        made = results.toArrow()
+        links = parsetask.links_in(made, str(turn.segment), html.PARSE_RULES)
         links.sort(key=lambda link: (link["dst_bucket"], link["dst_key"]))
-        warehouse.rewrite("pages", of_month, [json.loads(page) for page in made["page"].to_pylist() if page])
+        warehouse.rewrite("pages", of_month, parsetask.pages_in(made))
         warehouse.rewrite("links", where, links)
     else:
-        warehouse.replace("pages", of_month, rows_of(results, "page", "pages").coalesce(2))
-        warehouse.replace("links", where, ordered(rows_of(results, "links", "links"), counts["links"]))
+        warehouse.replace("pages", of_month, pages_of(results).coalesce(2))
+        warehouse.replace("links", where, ordered(links_of(results, turn), counts["links"]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -136,6 +136,24 @@ def test_what_a_page_says_to_robots(head: str, tag: str | None, keeps_text: bool
     assert made.page["simhash"] is not None and made.page["text_hash"] is not None, "a change is seen all the same"
 
 
+@pytest.mark.parametrize("said", ["noindex", "nofollow", "noarchive", "none"])
+@pytest.mark.parametrize("source", ["meta_robots", "x_robots_tag"])
+def test_each_source_of_page_robots_is_obeyed_or_switched_off(source: str, said: str) -> None:
+    head, tag = (f'<meta name="robots" content="{said}">', None) if source == "meta_robots" else ("", said)
+    body = f'<head>{head}</head><body><p>{PROSE}</p><a href="/x">x</a>'
+    obeyed = parsed(body, x_robots_tag=tag)
+    other = {"meta_robots": "x_robots_tag", "x_robots_tag": "meta_robots"}[source]
+    same = parsed(body, x_robots_tag=tag, by=rules(parse={other: False}))
+    free = parsed(body, x_robots_tag=tag, by=rules(parse={source: False}))
+    assert obeyed.page is not None and free.page is not None
+    assert obeyed.page["noindex"] == (said in ("noindex", "none"))
+    assert targets(obeyed) == ([] if said in ("nofollow", "none") else ["http://h.test/x"])
+    assert (obeyed.page["text"] is None) == (said != "nofollow")
+    assert (same.page, same.links) == (obeyed.page, obeyed.links), "the other switch is for the other source"
+    assert not (free.page["noindex"] or free.page["nofollow"] or free.page["noarchive"] or free.page["robots"])
+    assert targets(free) == ["http://h.test/x"] and PROSE in free.page["text"]
+
+
 @pytest.mark.parametrize(
     ("href", "sections", "reason", "why"),
     [

@@ -24,6 +24,7 @@ from warcio.archiveiterator import ArchiveIterator
 from loopback import Fetched, Site, listing_row, run
 from spindle import inbox, schema, urls
 from spindle.fetcher import course, visit, wire
+from spindle.fetcher.rows import as_seconds
 from spindle.store import open_store
 from spindle.wishes import What
 
@@ -414,6 +415,22 @@ def test_unreachable_robots_forbid_everything_of_their_host_and_nothing_else(sit
         unreachable["dead.test"]["unreachable_since"] == unreachable["dead.test"]["attempted_at"]
         or unreachable["dead.test"]["unreachable_since"] > unreachable["dead.test"]["attempted_at"]
     )
+
+
+def test_robots_that_come_back_are_obeyed_and_nothing_was_fetched_before(site: Site) -> None:
+    """The same, and its other half: 503 once, then a file. Its bad word is short-lived: asked again after an hour."""
+    for path in ("/a", "/b", "/private"):
+        site.page(path, "x")
+    site.page("/robots.txt", "", status=503, host="h.test")
+    site.page("/robots.txt", "User-agent: *\nDisallow: /private", content_type="text/plain", host="h.test")
+    pages = [site.url(path) for path in ("/a", "/b", "/private")]
+    first = run(site, pages)
+    assert set(first.outcomes.values()) == {"robots_unreachable"}
+    (row,) = first.robots
+    assert as_seconds(row["expires_at"]) - as_seconds(row["attempted_at"]) < 2 * 3600
+    second = run(site, pages, robots={row["origin"]: row | {"expires_at": row["attempted_at"]}})
+    assert list(second.outcomes.values()) == ["ok", "ok", "denied"]
+    assert sorted(site.paths()) == ["/a", "/b"]
 
 
 def robots_of(**values: Any) -> dict[str, Any]:
@@ -933,7 +950,7 @@ def test_a_block_takes_effect_while_the_task_runs(site: Site, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("quick_poll")
 def test_a_limit_and_a_pause_of_one_host(site: Site, tmp_path: Path) -> None:
-    pages = [site.url(f"/{n}", host) for n in range(6) for host in ("h.test", "g.test")]
+    pages = [site.url(f"/{n}", host) for host, many in (("h.test", 6), ("g.test", 25)) for n in range(many)]
     words = [
         (0.2, What.LIMIT, "h.test", "0.5"),
         (0.2, What.PAUSE, "g.test", None),

@@ -69,6 +69,17 @@ def test_the_quick_way_is_the_definition(count):
 
 
 @settings(deadline=None)
+@given(st.lists(st.integers(1, 40), max_size=30), st.lists(st.integers(1, 3), min_size=30, max_size=30), st.randoms())
+def test_words_of_any_length_hash_as_the_package_does(sizes, gaps, chance):
+    """Up to 15 bytes all at once, longer ones by the package."""
+    found = ["".join(chance.choices("abcdefgé日9_", k=size)).encode() for size in sizes]
+    plain = b"".join(b" " * gap + word for gap, word in zip(gaps, found, strict=False)) + b" " * gaps[0]
+    places = fingerprint._word_places(plain)
+    assert fingerprint._word_hashes(plain, *places).tolist() == [mmh3.hash64(w, signed=False)[0] for w in found]
+    assert fingerprint._joined(plain) == b" ".join(found)
+
+
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_has_a_hash(text):
     assert 0 <= simhash(text) <= MASK

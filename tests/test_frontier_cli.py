@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rows import NOW, add, ago, frame, host_row, link_row, new_warehouse, open_turn, settings_of, url_row
-from spindle import cli, runner, tables, urls
+from spindle import cli, inbox, runner, tables, urls
 from spindle.cli.explain import standing
 from spindle.jobs import generate, update
 from spindle.runner import Turn
 from spindle.segments import SegmentId, State
 from spindle.tables import Warehouse
+from spindle.wishes import What
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,7 @@ ROWS = [
     url_row("http://c.test/x?id=2&utm_new=2", score=0.01, priority=5),
     url_row("http://d.test/low", score=0.0, priority=5),
     url_row("http://e.test/low", score=0.001, priority=5),
+    url_row("http://blocked.test/", score=1.0, priority=1),
 ]
 
 
@@ -53,6 +55,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     add(made, "urls", ROWS)
     add(made, "hosts", [host_row("off.test", state="backing_off", backoff_until=ago(-60))])
     add(made, "links", [link_row("http://a.test/best", "http://c.test/x?id=2&utm_new=2", "old.1of1", 1)])
+    inbox.write(made.store, What.BLOCK, at=NOW.isoformat(), who="jo", host="blocked.test")
     return made
 
 
@@ -72,6 +75,7 @@ STANDING = {
     "http://a.test/third": "host_budget",
     "http://off.test/": "host_backing_off",
     "http://d.test/low": "cut",
+    "http://blocked.test/": "host_blocked",
 }
 
 
@@ -92,6 +96,12 @@ def test_explain_without_a_row_or_out_of_scope(spindle: Any) -> None:
     assert code == 1 and "list: no, out_of_scope: deny host:no.test" in out
     code, out, _ = spindle("explain", "http://b.test/later", *SETTINGS)
     assert code == 1 and "rules: wanted, by follow everywhere" in out and "list: no, it is not due yet" in out
+
+
+def test_explain_names_the_operator(spindle: Any) -> None:
+    code, out, _ = spindle("explain", "http://blocked.test/", *SETTINGS)
+    assert code == 1 and f"operators: block, by jo at {NOW.isoformat()}, wish 000000001" in out
+    assert "list: no, host_blocked: its host is blocked (`spindle hosts`)" in out
 
 
 def test_explain_names_the_sheets(spindle: Any) -> None:

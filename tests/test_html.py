@@ -361,7 +361,7 @@ def test_plain_text_has_words_and_nothing_else():
 
 def test_a_large_script_does_not_end_the_page():
     """scrapy#3077: parsers with a text limit lose all that follows."""
-    assert urls(parse("<script>" + "x" * 11_000_000 + "</script><a href=/after>")) == ["http://e.example/after"]
+    assert urls(parse("<script>" + "x" * 20_000_000 + "</script><a href=/after>")) == ["http://e.example/after"]
 
 
 @pytest.mark.parametrize(
@@ -378,6 +378,8 @@ def test_a_large_script_does_not_end_the_page():
         ("<nav>" * 1900 + "<a href=/x>z</a>" * 50_000, 1),
         ("<" * 1_000_000, 0),
         ('<a href="' + "x " * 200_000, 0),
+        ("<p>some words of a page</p>\n" * 2_000_000 + "<a href=/x>z</a>", 1),
+        (f"{WORDS}<a href=/x>z</a>".replace("", "\0").replace("<\0a\0 \0h\0r\0e\0f\0=\0/\0x\0>", "<a href=/x>"), 1),
     ],
     ids=[
         "divs",
@@ -391,11 +393,50 @@ def test_a_large_script_does_not_end_the_page():
         "navs",
         "less-than",
         "open-quote",
+        "50 MB",
+        "NULs",
     ],
 )
 def test_hostile_pages_cost_what_they_weigh(markup, links):
     """Quadratic in the parser where not tamed: hours instead of a second (nutch#358)."""
     assert len(parse(markup).links) == links
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bytes(range(256)) * 4000,
+        b"\x89PNG\r\n\x1a\n" + bytes(range(255, -1, -1)) * 4000,
+        b"\x1f\x8b\x08" + b"\xff" * 100_000,
+    ],
+    ids=["all bytes", "PNG", "gzip"],
+)
+@pytest.mark.parametrize("content_type", ["text/html", "text/html; charset=utf-8", "application/xhtml+xml", None])
+def test_binary_called_html_is_a_page_without_links(body, content_type):
+    page = parse(body, content_type=content_type)
+    assert page.links == ()
+    check_storable(page)
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "application/xhtml+xml"])
+def test_entities_by_the_billion_are_text(content_type):
+    laughs = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10 if i else "lol"}">' for i in range(12))
+    page = parse(f"<!DOCTYPE html [{laughs}]>{XHTML}<body><p>{WORDS}&l11;</p></body></html>", content_type=content_type)
+    assert page.text.endswith("&l11;") and len(page.text) < 2000
+
+
+def test_nothing_is_included(tmp_path):
+    """XXE by parameter entity and external DTD, and XInclude."""
+    secret = tmp_path / "secret"
+    secret.write_text("<p>secret</p>")
+    uri = secret.as_uri()
+    page = parse(
+        f'<!DOCTYPE html SYSTEM "{uri}" [<!ENTITY % p SYSTEM "{uri}">%p;<!ENTITY s SYSTEM "{uri}">]>{XHTML}<body>'
+        f'<p>{WORDS}&s;</p><xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="{uri}" parse="text"/>'
+        "</body></html>",
+        content_type="application/xhtml+xml",
+    )
+    assert "secret" not in page.text and page.text.startswith("every page")
 
 
 def test_taming_leaves_ordinary_pages_alone():
@@ -408,9 +449,9 @@ def test_taming_leaves_ordinary_pages_alone():
 REAL = shared_file("html_links/scrapy-no-href.html").read_bytes()[:1500]
 
 
-@pytest.mark.parametrize("charset", ["utf-8", "utf-16le", "windows-1252", "shift_jis"])
-def test_every_truncation_is_a_page(charset):
-    for length in range(0, len(REAL), 3):
+@pytest.mark.parametrize(("charset", "step"), [("utf-8", 1), ("utf-16le", 3), ("windows-1252", 3), ("shift_jis", 3)])
+def test_every_truncation_is_a_page(charset, step):
+    for length in range(0, len(REAL), step):
         page = parse(REAL[:length], content_type=f"text/html; charset={charset}")
         assert page.charset == charset
 

@@ -71,8 +71,12 @@ def task(site: Site, *, kinds: dict[str, str] | None = None, **parse_settings: A
 
 
 def _read(batch: pa.RecordBatch) -> Iterator[Row]:
-    for row in batch.to_pylist():
-        yield {name: None if text is None else json.loads(text) for name, text in row.items()}
+    pages, by_page = parsetask.pages_in(pa.Table.from_batches([batch])), Counter[str]()
+    for place, row in enumerate(batch.to_pylist()):
+        made = parsetask.links_in(pa.Table.from_batches([batch.slice(place, 1)]), SEGMENT, 1)
+        page = None if row["page"] is None else pages[by_page["pages"]]
+        by_page["pages"] += page is not None
+        yield {"page": page, "links": made, "counts": None if row["counts"] is None else json.loads(row["counts"])}
 
 
 @pytest.fixture
@@ -115,6 +119,17 @@ def test_monsters_among_ordinary_pages(site: Site) -> None:
     cut = made[2]["page"]["links_cut"]
     assert _counts(made[-1]) == {"pages": 4, "links": 2003, "rejected.links_cut": cut} and cut == 498_000
     assert len(made[1]["page"]["text"]) == 200_000 and made[1]["page"]["word_count"] == 3
+
+
+def test_a_page_larger_than_the_memory_of_a_task_costs_itself(site: Site) -> None:
+    """50 MB of links, of which the limit on decoded bodies leaves 32; nobody else's row is missing."""
+    for name, body in (("before", "<a href='/x'>x</a>"), ("huge", "<a href=x>a</a>" * 3_500_000), ("after", "<p>b")):
+        site.page(f"http://h.test/{name}", body)
+    site.write()
+    before, huge, after, last = task(site, memory_bytes=512 << 20)
+    assert (before["page"]["error"], after["page"]["error"]) == (None, None)
+    assert huge["page"]["error"].startswith("parse_crash: ")
+    assert _counts(last) == {"pages": 3, "links": 1, "errors": 1, "parse_crash": 1}
 
 
 def test_a_task_counts_what_it_was_given(site: Site) -> None:

@@ -169,6 +169,16 @@ def test_each_limit_can_be_switched_off(name: str, traps: TrapSettings) -> None:
     assert trap_reason(f"https://h.example{tail}", depth, dataclasses.replace(traps, **{name: UNLIMITED})) is None
 
 
+TAIL = st.text(st.sampled_from("ab1//?&="), max_size=16)
+
+
+@given(TAIL, st.integers(0, 3), st.lists(st.sampled_from([UNLIMITED, 0, 1, 2, 3, 5]), min_size=5, max_size=5))
+def test_the_quick_look_says_what_the_long_one_says(tail: str, depth: int, limits: list[int]) -> None:
+    url, settings = f"https://h.example/{tail}", TrapSettings(*limits)
+    sentence = explain_trap(url, depth, settings)
+    assert trap_reason(url, depth, settings) == (sentence and sentence.partition(":")[0])
+
+
 @given(st.lists(st.sampled_from(["a", "b", "1", "", "c"]), max_size=14), st.integers(1, 4))
 def test_blocks_in_a_row_are_found_as_by_comparing_them_all(segments: list[str], limit: int) -> None:
     def in_a_row() -> bool:

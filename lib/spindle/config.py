@@ -174,6 +174,7 @@ class FetchSettings:
     tls_unverified_hosts: tuple[str, ...]
     seal_interval_s: Annotated[float, Range(0.001)]
     seal_bytes: Annotated[int, Range(1)]
+    warc_file_bytes: Annotated[int, Range(0)]
     keep_dead_connections_s: Annotated[float, Range(0)]
     stall_s: Annotated[float, Range(1)]
     our_fault_share: Annotated[float, Range(0, 1)]
@@ -231,10 +232,33 @@ class RecrawlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DedupSettings:
+    near_bits: Annotated[int, Range(0, 16)]
+    blocks: Annotated[int, Range(1, 20)]
+    hot_pairs: Annotated[int, Range(1)]
+    cluster_members: Annotated[int, Range(2)]
+    range_rows: Annotated[int, Range(1000)]
+    batch_rows: Annotated[int, Range(1)]
+    compact_files: Annotated[int, Range(1)]
+
+
+@dataclass(frozen=True, slots=True)
 class SparkSettings:
     shuffle_partitions: Annotated[int, Range(0)]
     driver_memory: str
     direct_rows: Annotated[int, Range(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    window_s: Annotated[int, Range(1, CENTURY_S)]
+    min_fetches: Annotated[int, Range(1)]
+    throttled_share: Annotated[float, Range(0, 1)]
+    forbidden_share: Annotated[float, Range(0, 1)]
+    host_min_fetches: Annotated[int, Range(1)]
+    host_forbidden_share: Annotated[float, Range(0, 1)]
+    starved_s: Annotated[int, Range(1, CENTURY_S)]
+    stale_s: Annotated[int, Range(1, CENTURY_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +279,9 @@ class Settings:
     network: NetworkSettings
     parse: ParseSettings
     recrawl: RecrawlSettings
+    dedup: DedupSettings
     spark: SparkSettings
+    check: CheckSettings
 
     def digest(self) -> str:
         """SHA-256 (hex) of all settings, the same for equal settings; pinned in a segment's first state."""
@@ -421,3 +447,5 @@ def _across(settings: Settings, places: Mapping[str, str]) -> None:
         fail("recrawl.min_interval_s", "is larger than recrawl.max_interval_s", "recrawl.max_interval_s")
     if settings.robots.stale_s < settings.robots.ttl_s:
         fail("robots.stale_s", "is smaller than robots.ttl_s", "robots.ttl_s")
+    if settings.dedup.blocks <= settings.dedup.near_bits:
+        fail("dedup.blocks", "must be more than dedup.near_bits: a key is made of the others", "dedup.near_bits")

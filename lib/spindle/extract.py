@@ -9,27 +9,41 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from spindle import coding, fingerprint, html, links, sitemap, urls, warc
+from spindle import coding, fingerprint, html, sitemap, urls, warc
 from spindle.config import Settings
 from spindle.errors import UrlRejected
-from spindle.schema import columns
+from spindle.schema import LINK_SOURCE, columns
 from spindle.scope import Scope, trap_reason
 
 Row = dict[str, Any]
 Read = Callable[[str, int, int], bytes]  # file below the warehouse, offset, length
 
 _PAGE = dict.fromkeys(columns("pages"))
+TARGET = tuple(name for name in columns("links") if name not in LINK_SOURCE)
+
+#: Values of TARGET: rel, key, bucket, URL, host, domain, kind, anchor, position, nofollow, depth, seed's priority,
+#: lastmod. A plain tuple, since it is made, sent and taken in for each link of each page.
+Target = tuple[
+    str, int, int, str, str, str, str, str | None, str | None, bool, int, float | None, str | None
+]  # fmt: skip
 
 
 @dataclass(slots=True)
 class Extract:
-    """What one fetched URL gave."""
+    """What one fetched URL gave. `source`: the part of its links' rows that is the same in all."""
 
     page: Row | None
-    links: list[Row] = field(default_factory=list)
+    source: Row = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def links(self) -> list[Row]:
+        """The rows of `links`, whole."""
+        return [self.source | dict(zip(TARGET, target, strict=True)) for target in self.targets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +119,13 @@ def _of_page(fetch: Mapping[str, Any], body: bytes, content_type: str | None, pa
     page["robots"], page["open_graph"] = list(told.robots), told.open_graph
     page["text"] = None if told.noindex or told.noarchive else told.text  # a page may forbid to keep its words
     page["simhash"] = None if told.simhash is None else fingerprint.to_signed(told.simhash)
-    made = Extract(page, rejected=Counter(told.rejected))
-    made.rejected += Counter(links_cut=told.links_cut)
-    for link in told.links:
-        if link.url in told.feeds:
-            continue  # it gets its row as a feed below
-        if link.nofollow and not settings.follow_nofollow:
-            made.rejected["nofollow"] += 1
-            continue
-        _add(made, fetch, rules, link, link.rel, anchor=link.anchor, nofollow=link.nofollow)
+    made = Extract(page, _source(fetch, rules), rejected=Counter(told.rejected))
+    if told.links_cut:
+        made.rejected["links_cut"] = told.links_cut
+    _add_links(made, told, (fetch["depth"] or 0) + 1, rules)
     for feed in told.feeds:
         _add(made, fetch, rules, feed, "feed", kind="feed")
-    page["links"] = len(made.links)
+    page["links"] = len(made.targets)
     return made
 
 
@@ -125,20 +134,22 @@ def _of_sitemap(fetch: Mapping[str, Any], body: bytes, page: Row, rules: Rules) 
         told = sitemap.parse(body, fetch["url"])
     except sitemap.SitemapError as error:
         return Extract({**page, "error": f"sitemap: {error}"})
-    made = Extract(page, rejected=Counter({f"sitemap_{reason}": n for reason, n in told.rejected.items()}))
+    made = Extract(
+        page, _source(fetch, rules), rejected=Counter({f"sitemap_{reason}": n for reason, n in told.rejected.items()})
+    )
     made.rejected += Counter(sitemap_cut=told.cut)
     for entry in told.urls:
         claim = entry.lastmod if entry.located else None  # of other places it may list URLs, as any page may; no more
         _add(made, fetch, rules, entry.loc, "sitemap", lastmod=claim)
     for child in told.sitemaps:
         _add(made, fetch, rules, child, "sitemap", kind="sitemap", depth=fetch["depth"] or 0)
-    page["links"] = len(made.links)
+    page["links"] = len(made.targets)
     return made
 
 
 def of_redirect(fetch: Mapping[str, Any], rules: Rules) -> Extract:
     """The link that a redirect is: its target inherits kind, depth and the seed's priority."""
-    made, kind = Extract(None), fetch["kind"] or "page"
+    made, kind = Extract(None, _source(fetch, rules)), fetch["kind"] or "page"
     _add(made, fetch, rules, fetch["redirect_to"], "redirect", kind=kind, depth=fetch["depth"] or 0)
     return made
 
@@ -146,69 +157,80 @@ def of_redirect(fetch: Mapping[str, Any], rules: Rules) -> Extract:
 def of_robots(origin: str, sitemaps: list[str], rules: Rules) -> Extract:
     """The links to the sitemaps that a robots.txt names."""
     source = f"{origin}/robots.txt"
-    fetch = {
-        "url_key": urls.url_key(source),
-        "url": source,
-        "host": urls.host_of(source),
-        "depth": 0,
-        "seed_priority": None,
-    }
-    made = Extract(None)
+    fetch = {"url_key": urls.url_key(source), "url": source, "host": urls.host_of(source), "depth": 0}
+    made = Extract(None, _source(fetch, rules))
     for url in sitemaps:
         _add(made, fetch, rules, url, "sitemap", kind="sitemap", depth=0)
     return made
+
+
+def _source(fetch: Mapping[str, Any], rules: Rules) -> Row:
+    here = (rules.segment, rules.parse_version, fetch["url_key"], fetch["url"], fetch["host"])
+    return dict(zip(LINK_SOURCE, here, strict=True))
+
+
+def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None:
+    """Rows for the links of a page, which are normalised and keyed already; longer than need be, since it is the
+    path of every link."""
+    usual, sheets, buckets, ask = rules.settings.trap, rules.scope.sheets, rules.buckets, rules.scope.verdict
+    follow_nofollow, feeds, rejected, targets = (
+        rules.settings.parse.follow_nofollow,
+        told.feeds,
+        made.rejected,
+        made.targets,
+    )
+    for url, anchor, nofollow, rel, key, host, position in told.links:
+        if feeds and url in feeds:
+            continue  # it gets its row as a feed
+        if nofollow and not follow_nofollow:
+            rejected["nofollow"] += 1
+            continue
+        domain, bucket = _owner(host, buckets)
+        trap = sheets.traps(url, host, usual) if sheets else usual
+        if (reason := trap_reason(url, depth, trap)) is not None:
+            rejected[f"trap_{reason}"] += 1
+        elif not (verdict := ask(url, host, domain))[0]:
+            rejected[f"scope_{verdict.rule}"] += 1
+        else:
+            targets.append(
+                (rel, key, bucket, url, host, domain, "page", anchor or None, position, nofollow, depth, None, None)
+            )
+
+
+@lru_cache(100_000)
+def _owner(host: str, buckets: int) -> tuple[str, int]:
+    """Registered domain and bucket of a host."""
+    domain = urls.registered_domain(host)
+    return domain, urls.bucket_of(domain, buckets)
 
 
 def _add(
     made: Extract,
     fetch: Mapping[str, Any],
     rules: Rules,
-    link: str | links.Link,
+    link: str,
     rel: str,
     *,
-    anchor: str | None = None,
-    nofollow: bool = False,
     kind: str = "page",
     depth: int | None = None,
     lastmod: Any = None,
 ) -> None:
-    """A row for a link, or its reason under `rejected`. A link of a page is normalised and keyed already."""
+    """A row for a URL that is no link of a page's text, or its reason under `rejected`."""
     deep = (fetch["depth"] or 0) + 1 if depth is None else depth
-    if isinstance(link, str):
-        try:
-            target = rules.normalizer.normalize(link)
-        except UrlRejected as error:
-            made.rejected[error.reason] += 1
-            return
-        host, key = urls.host_of(target), urls.url_key(target)
-    else:
-        target, host, key = link.url, link.host, link.key
-    domain = urls.registered_domain(host)
-    if reason := trap_reason(target, deep, rules.scope.sheets.traps(target, host, rules.settings.trap)):
+    try:
+        url = rules.normalizer.normalize(link)
+    except UrlRejected as error:
+        made.rejected[error.reason] += 1
+        return
+    host = urls.host_of(url)
+    domain, bucket = _owner(host, rules.buckets)
+    if reason := trap_reason(url, deep, rules.scope.sheets.traps(url, host, rules.settings.trap)):
         made.rejected[f"trap_{reason}"] += 1
         return
-    if not (verdict := rules.scope.verdict(target, host, domain)).allowed:
+    if not (verdict := rules.scope.verdict(url, host, domain)).allowed:
         made.rejected[f"scope_{verdict.rule}"] += 1
         return
-    made.links.append(
-        {
-            "segment": rules.segment,
-            "parse_version": rules.parse_version,
-            "src_key": fetch["url_key"],
-            "src_url": fetch["url"],
-            "src_host": fetch["host"],
-            "rel": rel,
-            "dst_key": key,
-            "dst_bucket": urls.bucket_of(domain, rules.buckets),
-            "dst_url": target,
-            "dst_host": host,
-            "dst_domain": domain,
-            "dst_kind": kind,
-            "anchor": anchor or None,
-            "position": None if isinstance(link, str) else link.position,
-            "nofollow": nofollow,
-            "depth": deep,
-            "seed_priority": fetch.get("seed_priority") if rel == "redirect" else None,
-            "lastmod": None if lastmod is None else str(lastmod),
-        }
-    )
+    priority = fetch["seed_priority"] if rel == "redirect" else None
+    claim = None if lastmod is None else str(lastmod)
+    key = urls.url_key(url)
+    made.targets.append((rel, key, bucket, url, host, domain, kind, None, None, False, deep, priority, claim))

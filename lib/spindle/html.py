@@ -86,14 +86,16 @@ def parse_page(
     plain = _is_plain_text(content_type)
     tree = htmltree.parse("" if plain else decoded.text, charset.is_xml(content_type))
     elements = htmltree.elements(tree)
-    metas = pagefacts.metas_of(elements)
-    robots = flags(metas if settings.meta_robots else [], x_robots_tag if settings.x_robots_tag else None, agent_token)
+    others = [element for element in elements if element[0] != "a"]  # few, and looked through again and again
+    said = pagefacts.metas_of(others)
+    metas = pagefacts.by_name(said)
+    robots = flags(said if settings.meta_robots else [], x_robots_tag if settings.x_robots_tag else None, agent_token)
     rules = LinkRules(normalizer or _normalizer(), settings.max_links, settings.anchor_chars, settings.follow_forms)
-    found = _links(elements, decoded, url, rules)
-    linked = pagefacts.linked_data(tree) if "ld+json" in decoded.text else {}
-    title = pagefacts.title_of(elements, metas) or linked.get("headline")
+    found = _links(elements, others, decoded, url, rules)
+    linked = pagefacts.linked_data(tree) if any(name == "script" for name, _ in others) else {}
+    title = pagefacts.title_of(others, metas) or linked.get("headline")
     language = pagefacts.declared_language(tree, metas)
-    text, needs_js = _plain_text(decoded.text) if plain else _text(tree, elements, decoded.text)
+    text, needs_js = _plain_text(decoded.text) if plain else _text(tree, others, decoded.text)
     made = fingerprint.of_text(text, settings.simhash_min_words)
     return Page(
         url=url,
@@ -127,9 +129,11 @@ def _is_plain_text(content_type: str | None) -> bool:
     return (content_type or "").split(";")[0].strip().lower() == "text/plain"
 
 
-def _links(elements: list[Element], decoded: charset.Decoded, url: str, rules: LinkRules) -> Found:
-    candidates = [*links.candidates(elements, rules.forms), *_stray_frames(elements, decoded.text)]
-    base = links.base_of(elements, url)
+def _links(
+    elements: list[Element], others: list[Element], decoded: charset.Decoded, url: str, rules: LinkRules
+) -> Found:
+    candidates = [*links.candidates(elements, rules.forms), *_stray_frames(others, decoded.text)]
+    base = links.base_of(others, url)
     try:
         own = rules.normalizer.normalize(url)
     except UrlRejected:

@@ -35,6 +35,9 @@ _SVG = frozenset({"svg", "g", "symbol", "a", "path", "use", "defs"})  # parents 
 MIN_WORDS_WITHOUT_JS = 25  # a page with as many words has something to say to everybody
 
 
+Metas = dict[str, list[str]]
+
+
 def metas_of(elements: Iterable[Element]) -> list[tuple[str, str]]:
     """(name, property, itemprop or http-equiv; content) of the metas among the elements, in page order."""
     found = []
@@ -48,16 +51,23 @@ def metas_of(elements: Iterable[Element]) -> list[tuple[str, str]]:
     return found
 
 
-def first(metas: Iterable[tuple[str, str]], *names: str) -> str | None:
-    """The first content that is not blank under the first of the names that has one; white space folded."""
-    known: dict[str, str] = {}
+def by_name(metas: Iterable[tuple[str, str]]) -> Metas:
+    """The contents of each name, in page order."""
+    known: Metas = {}
     for name, content in metas:
-        if name in names and name not in known and (text := _short(content)):
-            known[name] = text
-    return next((known[name] for name in names if name in known), None)
+        known.setdefault(name, []).append(content)
+    return known
 
 
-def title_of(elements: Iterable[Element], metas: Iterable[tuple[str, str]]) -> str | None:
+def first(metas: Metas, *names: str) -> str | None:
+    """The first content that is not blank under the first of the names that has one; white space folded."""
+    for name in names:
+        if name in metas and (text := next(filter(None, map(_short, metas[name])), None)):
+            return text
+    return None
+
+
+def title_of(elements: Iterable[Element], metas: Metas) -> str | None:
     """The document's title (HTML 3.1.3: the first <title>, but not an SVG's), else Open Graph's."""
     for name, node in elements:
         if name == "title" and (node.parent is None or node.parent.tag not in _SVG) and (text := _short(node.text())):
@@ -65,7 +75,7 @@ def title_of(elements: Iterable[Element], metas: Iterable[tuple[str, str]]) -> s
     return first(metas, "og:title")
 
 
-def declared_language(tree: LexborHTMLParser, metas: Iterable[tuple[str, str]]) -> str | None:
+def declared_language(tree: LexborHTMLParser, metas: Metas) -> str | None:
     """The primary subtag (RFC 5646 2.2.1) of what the page declares, in lower case."""
     attributes = tree.root.attributes if tree.root else {}
     told = (attributes.get("lang"), attributes.get("xml:lang"), first(metas, "content-language", "og:locale"))
@@ -91,24 +101,24 @@ def _identifier() -> Any:
     return classify
 
 
-def published(metas: Iterable[tuple[str, str]], linked: Mapping[str, str]) -> str | None:
+def published(metas: Metas, linked: Mapping[str, str]) -> str | None:
     return _date(metas, _PUBLISHED, linked.get("datePublished"))
 
 
-def modified(metas: Iterable[tuple[str, str]], linked: Mapping[str, str]) -> str | None:
+def modified(metas: Metas, linked: Mapping[str, str]) -> str | None:
     return _date(metas, _MODIFIED, linked.get("dateModified"))
 
 
-def _date(metas: Iterable[tuple[str, str]], names: tuple[str, ...], linked: str | None) -> str | None:
-    told = [linked, *(content for wanted in names for name, content in metas if name == wanted)]
+def _date(metas: Metas, names: tuple[str, ...], linked: str | None) -> str | None:
+    told = [linked, *(content for name in names if name in metas for content in metas[name])]
     return next((date for text in told if (date := normal_date(text))), None)
 
 
-def open_graph(metas: Iterable[tuple[str, str]]) -> dict[str, str]:
+def open_graph(metas: Metas) -> dict[str, str]:
     """The first value of each og: property, of the first _PROPERTIES."""
     graph: dict[str, str] = {}
-    for name, content in metas:
-        if name.startswith("og:") and len(graph) < _PROPERTIES and (text := _short(content)):
+    for name in metas:
+        if name.startswith("og:") and len(graph) < _PROPERTIES and (text := first(metas, name)):
             graph.setdefault(_short(name[3:])[:_NAME_CHARS], text)
     return graph
 

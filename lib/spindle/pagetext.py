@@ -16,9 +16,9 @@ _ANCESTORS = 12
 MIN_MAIN_CHARS = 200  # a <main> with less is a shell, or the page is elsewhere
 
 #: What `str.split` takes for white space, but the blank.
-_BLANKS = (
-    "\n\t\r\f\v\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000"
+_ASCII_BLANKS = "\n\t\r\f\v\x1c\x1d\x1e\x1f"
+_BLANKS = _ASCII_BLANKS + (
+    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
 #: Never text for a reader.
 _UNSEEN = frozenset("script style noscript template svg iframe object select textarea".split())  # noqa: SIM905
@@ -34,7 +34,7 @@ def fold(text: str) -> str:
     The same as split and join, at a third of their cost for text that has little of it.
     """
     text = text[:MAX_CHARS]
-    for blank in _BLANKS:
+    for blank in _ASCII_BLANKS if text.isascii() else _BLANKS:
         if blank in text:
             text = text.replace(blank, " ")
     while "  " in text:

@@ -1,8 +1,10 @@
 """One task of the parse job: records in file order, understood in a child that can be killed, and counted.
 
-This file alone decides what goes between the JVM and the parse workers: rows of JSON text, so that the shape of the
-tables stays in `schema`, and one last row with the task's counts, so that nobody need count the rows again. What a
-record means is `extract`'s; a page that hangs, crashes or eats memory costs itself (`isolate`). It needs no Spark.
+This file alone decides what goes between the JVM and the parse workers (COLUMNS), and that a last row has the task's
+counts, so that nobody need count the rows again. A page goes as JSON, so that the shape of its table stays in `schema`;
+its text, half of the bytes, and its links, most of the values, go as they are: as JSON they cost as much again as
+finding them. What a record means is `extract`'s; a page that hangs, crashes or eats memory costs itself (`isolate`). It
+needs no Spark.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spindle import schema
 from spindle.config import from_json
 from spindle.errors import WarehouseError
 from spindle.isolate import Failure, Isolated
@@ -20,11 +24,15 @@ from spindle.reader import SegmentReader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spindle.extract import Extract, Rules
+    from spindle.extract import Extract, Rules, Target
 
-#: What a task yields. `page`: a row of `pages`, or null; `links`: an array of rows of `links`; `counts`: null but in a
-#: task's last row.
-COLUMNS = ("page", "links", "counts")
+#: What a task yields, a row a URL: `page`, a row of `pages` without its text, or null; `text`; `links`, with where they
+#: stand; `counts`: null but in a task's last row.
+_LINK = {name: kind for name, kind in schema.kinds("links").items() if name not in schema.LINK_SOURCE}
+_LINKS = f"ARRAY<STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _LINK.items())}>>"
+_FROM = ("src_key", "src_url", "src_host")
+COLUMNS = {"page": "STRING", "text": "STRING", **{name: schema.kinds("links")[name] for name in _FROM}}
+COLUMNS |= {"links": _LINKS, "counts": "STRING"}
 
 #: Kinds of work, the column `what`. Of the last two only the number matters.
 RECORD, REDIRECT, ROBOTS, UNCHANGED, NO_RECORD = "record", "redirect", "robots", "unchanged", "no_record"
@@ -32,6 +40,7 @@ RECORD, REDIRECT, ROBOTS, UNCHANGED, NO_RECORD = "record", "redirect", "robots",
 READ_AHEAD_BYTES = 4 << 20  # sequential reads; S3 charges and waits by request
 BATCH_ROWS = 200  # pages a batch to the JVM, or fewer:
 BATCH_CHARS = 8 << 20  # bounds a task's memory where pages are large
+_LINK_CHARS = 100  # of a link's row beside its URL, about
 
 FACTORY = "spindle.parsetask:factory"  # what runs in the child
 
@@ -39,11 +48,18 @@ Row = dict[str, Any]
 
 
 class Made(NamedTuple):
-    """What the child found, ready for the JVM."""
+    """What the child found, ready for the JVM. `source`: by _FROM."""
 
     page: str | None
-    links: str
-    counts: Counter[str]
+    text: str | None
+    source: tuple[int, str, str] | None
+    links: list[Target]
+    counts: dict[str, int]
+
+    @property
+    def chars(self) -> int:
+        """About its size in the JVM."""
+        return len(self.page or "") + len(self.text or "") + sum([len(link[3]) + _LINK_CHARS for link in self.links])
 
 
 def run(batches: Iterable[pa.RecordBatch], plain: Mapping[str, Any], root: str) -> Iterator[pa.RecordBatch]:
@@ -54,23 +70,67 @@ def run(batches: Iterable[pa.RecordBatch], plain: Mapping[str, Any], root: str) 
         IsolationError: the guarding child cannot start.
     """
     counts: Counter[str] = Counter()
-    batch: list[Row] = []
+    batch: list[Made] = []
     size = 0
     for made in _parsed((row for table in batches for row in table.to_pylist()), plain, root, counts):
-        counts += made.counts
-        counts["chars"] += len(made.page or "") + len(made.links)
-        batch.append({"page": made.page, "links": made.links, "counts": None})
-        size += len(made.page or "") + len(made.links)
+        for name, number in made.counts.items():
+            counts[name] += number
+        chars = made.chars
+        counts["chars"] += chars
+        batch.append(made)
+        size += chars
         if len(batch) >= BATCH_ROWS or size >= BATCH_CHARS:
             yield _batch(batch)
             batch, size = [], 0
-    yield _batch([*batch, {"page": None, "links": "[]", "counts": json.dumps(counts)}])
+    yield _batch(batch, json.dumps(counts))
 
 
-def _batch(rows: list[Row]) -> pa.RecordBatch:
+def _batch(made: list[Made], counts: str | None = None) -> pa.RecordBatch:
+    """The rows, and one with the counts if there are any."""
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in COLUMNS]))
+    rows = [*made, *([Made(None, None, None, [], {})] if counts else [])]
+    ends = list(accumulate((len(row.links) for row in rows), initial=0))
+    values = zip(*(link for row in rows for link in row.links), strict=True)
+    own = [pa.array(column, kind) for column, kind in zip(values, _arrow(_LINK), strict=True)] if ends[-1] else None
+    found = pa.StructArray.from_arrays(own or [pa.array([], kind) for kind in _arrow(_LINK)], list(_LINK))
+    sources = zip(*(row.source or (None, None, None) for row in rows), strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([row.page for row in rows], pa.string()),
+            pa.array([row.text for row in rows], pa.string()),
+            *(
+                pa.array(column, kind)
+                for column, kind in zip(sources, (pa.int64(), pa.string(), pa.string()), strict=True)
+            ),
+            pa.ListArray.from_arrays(pa.array(ends, pa.int32()), found),
+            pa.array([*(None for _ in made), *([counts] if counts else [])], pa.string()),
+        ],
+        list(COLUMNS),
+    )
+
+
+def _arrow(kinds: Mapping[str, str]) -> list[Any]:
+    import pyarrow as pa
+
+    known = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "BOOLEAN": pa.bool_()}
+    return [(known | {"DOUBLE": pa.float64()})[kind] for kind in kinds.values()]
+
+
+def pages_in(results: pa.Table) -> list[Row]:
+    """The rows of `pages` in what tasks yielded."""
+    told = zip(results["page"].to_pylist(), results["text"].to_pylist(), strict=True)
+    return [json.loads(page) | {"text": text} for page, text in told if page]
+
+
+def links_in(results: pa.Table, segment: str, parse_version: int) -> list[Row]:
+    """The rows of `links` in what tasks yielded."""
+    here = {"segment": segment, "parse_version": parse_version}
+    return [
+        {**here, **{name: row[name] for name in _FROM}, **link}
+        for row in results.select([*_FROM, "links"]).to_pylist()
+        for link in row["links"]
+    ]
 
 
 def _parsed(rows: Iterable[Row], plain: Mapping[str, Any], root: str, counts: Counter[str]) -> Iterator[Made]:
@@ -109,9 +169,9 @@ def _failed(row: Row, failure: Failure, plain: Mapping[str, Any]) -> Made:
     from spindle.extract import failed
 
     if row["what"] != RECORD:
-        return Made(None, "[]", Counter({failure.reason: 1}))
+        return Made(None, None, None, [], {failure.reason: 1})
     page = failed(row, f"{failure.reason}: {failure.detail}", rules_of(plain))
-    return Made(json.dumps(page), "[]", Counter({"pages": 1, "errors": 1, failure.reason: 1}))
+    return Made(json.dumps(page), None, None, [], {"pages": 1, "errors": 1, failure.reason: 1})
 
 
 def rules_of(plain: Mapping[str, Any]) -> Rules:
@@ -159,8 +219,16 @@ def factory(argument: tuple[Mapping[str, Any], str]) -> Callable[[tuple[Row, byt
 
 
 def _told(made: Extract) -> Made:
-    counts = Counter({f"rejected.{reason}": number for reason, number in made.rejected.items()})
-    counts["links"] = len(made.links)
+    counts = {f"rejected.{reason}": number for reason, number in made.rejected.items() if number}
+    if made.targets:
+        counts["links"] = len(made.targets)
     if made.page is not None:
-        counts["pages"], counts["errors"] = 1, int(made.page["error"] is not None)
-    return Made(None if made.page is None else json.dumps(made.page), json.dumps(made.links), counts)
+        counts["pages"] = 1
+        if made.page["error"] is not None:
+            counts["errors"] = 1
+    page, text = None, None
+    if made.page is not None:
+        text = made.page.pop("text")
+        page = json.dumps(made.page)
+    source = (made.source["src_key"], made.source["src_url"], made.source["src_host"]) if made.targets else None
+    return Made(page, text, source, made.targets, counts)

@@ -46,6 +46,7 @@ class Turn:
     seed: int
     entry: Entry | None
     sizes: Mapping[str, int] = field(default_factory=dict)  # what the jobs so far have counted: listed, fetches, ...
+    wishes: str | None = None  # id of the last wish of operators that generate hears, pinned like `now`; None: of all
 
     @property
     def month(self) -> str:
@@ -231,7 +232,8 @@ def turn_of(warehouse: Warehouse, segment: SegmentId, job: str, body: Job) -> Ma
 
 def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any], entry: Entry | None) -> Turn:
     settings = config.build([default_layer(), ("pinned configuration", pins["settings"])])
-    return Turn(warehouse, segment, settings, datetime.datetime.fromisoformat(pins["now"]), pins["seed"], entry)
+    now, wishes = datetime.datetime.fromisoformat(pins["now"]), pins.get("wishes")
+    return Turn(warehouse, segment, settings, now, pins["seed"], entry, wishes=wishes)
 
 
 @contextmanager

@@ -72,16 +72,21 @@ TABLES: dict[str, str] = {
         anchor STRING, position STRING, nofollow BOOLEAN NOT NULL, depth INT NOT NULL, seed_priority DOUBLE,
         lastmod STRING""",
     "fingerprints": """
-        key_range INT NOT NULL, url_key BIGINT NOT NULL, bucket INT NOT NULL, content_hash STRING, simhash BIGINT,
-        segment STRING NOT NULL""",
+        key_range INT NOT NULL, key_table INT NOT NULL, value BIGINT NOT NULL, url_key BIGINT NOT NULL,
+        gone BOOLEAN NOT NULL, seq BIGINT NOT NULL""",
+    "copies": """
+        url_key BIGINT NOT NULL, bucket INT NOT NULL, url STRING NOT NULL, canonical_key BIGINT,
+        discovered_at TIMESTAMP NOT NULL, content_hash STRING, simhash BIGINT, scheme STRING NOT NULL,
+        live BOOLEAN NOT NULL, cluster BIGINT, duplicate BOOLEAN NOT NULL, judged BOOLEAN NOT NULL,
+        seq BIGINT NOT NULL""",
     "clusters": """
-        cluster BIGINT NOT NULL, preferred_key BIGINT NOT NULL, preferred_url STRING NOT NULL, size BIGINT NOT NULL,
-        segment STRING NOT NULL""",
+        cluster BIGINT NOT NULL, root BIGINT NOT NULL, preferred_key BIGINT NOT NULL, preferred_url STRING NOT NULL,
+        size BIGINT NOT NULL, seq BIGINT NOT NULL""",
     "traps": """
         host STRING NOT NULL, bucket INT NOT NULL, form STRING NOT NULL, pages INT NOT NULL, copies INT NOT NULL,
         leaders ARRAY<BIGINT>, example STRING, first_at TIMESTAMP, last_at TIMESTAMP, last_segment STRING""",
     "seen": """
-        bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT""",
+        bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT, copies_version BIGINT""",
     "events": """
         segment STRING NOT NULL, sequence BIGINT NOT NULL, type STRING NOT NULL, at TIMESTAMP NOT NULL, url STRING,
         url_key BIGINT, status INT, content_hash STRING, blob_key STRING""",
@@ -89,6 +94,9 @@ TABLES: dict[str, str] = {
         segment STRING NOT NULL, job STRING NOT NULL, attempt STRING NOT NULL, name STRING NOT NULL,
         value DOUBLE NOT NULL, at TIMESTAMP NOT NULL""",
 }
+
+#: Columns of `links` that all links of a page have in common.
+LINK_SOURCE = ("segment", "parse_version", "src_key", "src_url", "src_host")
 
 #: Hive-style partitions. `urls` by bucket so that a turn touches its slice only; the logs of pages by month.
 PARTITIONS: dict[str, list[str]] = {"urls": ["bucket"], "fetches": ["month"], "pages": ["month"]}
@@ -98,6 +106,12 @@ BY_MONTH = frozenset({"fetches", "pages"})
 
 #: Tables whose rows change in place; deletion vectors keep a MERGE from rewriting whole files.
 DELETION_VECTORS = frozenset({"urls", "hosts"})
+
+
+def kinds(table: str) -> dict[str, str]:
+    """A table's columns and their types in Spark's words."""
+    split = (ddl.replace(" NOT NULL", "").partition(" ") for ddl in field_ddl(table))
+    return {name: kind for name, _, kind in split}
 
 
 def field_ddl(table: str) -> list[str]:

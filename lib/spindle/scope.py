@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from spindle.config import UNLIMITED, ScopeSettings, TrapSettings
@@ -28,6 +29,9 @@ class Verdict(NamedTuple):
     rule: str
 
 
+_EVERYWHERE = Verdict(True, "follow everywhere")
+
+
 class Scope:
     """The scope of a crawl. A URL must pass `schemes`, `deny`, `allow` (if there are any) and `follow`, in that order.
 
@@ -42,6 +46,7 @@ class Scope:
         self._deny = Rules("scope.deny", settings.deny)
         self._allow = Rules("scope.allow", settings.allow) if settings.allow else None
         self._follow = settings.follow
+        self._all = None if settings.deny or settings.allow or self._follow != "everywhere" else _EVERYWHERE
         self.sheets = Sheets(settings.sheets)
         self._seeds = frozenset({"host": seed_hosts, "domain": seed_domains}.get(settings.follow, ()))
 
@@ -49,6 +54,8 @@ class Scope:
         """Of a normalised URL, its host and its registered domain."""
         if not url.startswith(self._schemes):
             return Verdict(False, f"schemes: {url.partition(':')[0]} is not among them")
+        if self._all is not None:
+            return self._all
         if rule := self._deny.first_match(url, host):
             return Verdict(False, f"deny {rule}")
         allowing = "" if self._allow is None else self._allow.first_match(url, host)
@@ -61,7 +68,32 @@ class Scope:
 
 def trap_reason(url: str, depth: int, settings: TrapSettings) -> str | None:
     """Why a normalised URL at this many links from a seed looks like a trap: one of TRAP_REASONS, or None."""
+    start = url.index("/", 8)
+    slashes = url.count("/", start)
+    # Too short, too flat and too near for any suspicion, as nearly all links of a page are: certain and cheap.
+    # UNLIMITED lies below every count and says nothing here.
+    if (
+        depth <= settings.max_depth
+        and slashes <= settings.max_path_segments
+        and url.count("&", start) < settings.max_query_params
+        and (slashes <= settings.max_repeated_segments or _all_differ(url[start + 1 :]))
+        and (
+            len(url) - start <= settings.max_url_digits_run
+            or not _more_digits_than(settings.max_url_digits_run).search(url, start)
+        )
+    ):
+        return None
     return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
+
+
+@lru_cache
+def _more_digits_than(count: int) -> re.Pattern[str]:
+    return re.compile(f"[0-9]{{{count + 1}}}")
+
+
+def _all_differ(tail: str) -> bool:
+    names = (tail[: tail.index("?")] if "?" in tail else tail).split("/")
+    return len(set(names)) == len(names)
 
 
 def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:

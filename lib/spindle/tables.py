@@ -108,17 +108,8 @@ class Warehouse:
         return self.delta(table).alias("t").merge(source.alias("s"), condition)
 
     def sync_segments(self) -> None:
-        """Copies the ledger's new entries to the table `segments`, in one Delta transaction with the last entry's place
-        as version: of two who copy at once one is refused by Delta, and looks again."""
-        location = self.location("segments")
-        for _ in range(_CONFLICT_ATTEMPTS):
-            done = direct.version(location, "segments")
-            if not (new := [entry for entry in self.ledger.entries() if entry.seq > done]):
-                return
-            rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
-            if direct.append(location, rows, ("segments", new[-1].seq)):
-                return
-        raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
+        """Copies the ledger's new entries to the table `segments`."""
+        sync_segments(self.location("segments"), self.ledger)
 
     def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
         """Exactly the table's columns in its order and types; a missing one fails here, with its name."""
@@ -126,6 +117,19 @@ class Warehouse:
         if missing := {name for name, _ in wanted} - set(frame.columns):
             raise ValueError(f"{table}: the frame lacks {', '.join(sorted(missing))}")
         return frame.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted))
+
+
+def sync_segments(location: str, ledger: Ledger) -> None:
+    """Copies the ledger's new entries to the table `segments` at `location`, in one Delta transaction with the last
+    entry's place as version: of two who copy at once one is refused by Delta, and looks again. Needs no JVM."""
+    for _ in range(_CONFLICT_ATTEMPTS):
+        done = direct.version(location, "segments")
+        if not (new := [entry for entry in ledger.entries() if entry.seq > done]):
+            return
+        rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
+        if direct.append(location, rows, ("segments", new[-1].seq)):
+            return
+    raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -215,6 +219,11 @@ def read_marker(root: str) -> dict[str, Any]:
 def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
     """An existing warehouse; raises as `read_marker`."""
     return Warehouse(spark, hadoop_uri(root), open_store(root), read_marker(root))
+
+
+def open_direct(root: str) -> Warehouse:
+    """An existing warehouse for what needs no JVM: `values`, `rewrite`, `record`, ledger; raises as `read_marker`."""
+    return Warehouse(None, hadoop_uri(root), open_store(root), read_marker(root))  # type: ignore[arg-type]
 
 
 def hadoop_uri(root: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle import brakes, runner, tables, urls
+from spindle import brakes, inbox, runner, tables, urls
 from spindle.errors import InputError, UrlRejected
 from spindle.runner import Turn
 from spindle.scope import TRAP_REASONS, Scope, refusal
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: Reason -> what a person is told; `not_listed.<reason>` in `metrics` counts all URLs of it.
 REASONS: Mapping[str, str] = {
     "host_budget": "better URLs of its host use up generate.host_budget",
-    "host_blocked": "its host is blocked, or its address is (network.deny_addresses)",
-    "host_paused": "its host is paused",
+    "host_blocked": "its host is blocked (`spindle hosts`), or its address is (network.deny_addresses)",
+    "host_paused": "its host is paused (`spindle hosts`)",
     "host_backing_off": "its host is left alone for a while (failures, 429 or 503, or robots.txt unreachable)",
     "day_budget": "better URLs use up what is left of its host's day (generate.host_day_budget, UTC)",
     "window_budget": "better URLs use up what its host's delay lets through in fetch.window_s",
@@ -76,6 +76,8 @@ def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
     scope = Scope(turn.settings.scope, *generate.seeds_of(turn))
     why = refusal(url, host, domain, row.depth if row else 0, scope, turn.settings.trap)
     tell(f"rules: refused, {why}" if why else f"rules: wanted, by {scope.verdict(url, host, domain).rule}")
+    for wish in [wish for wish in inbox.read(warehouse.store) if wish.host == host]:
+        tell(f"operators: {wish.what} {wish.value or ''}".rstrip() + f", by {wish.who} at {wish.at}, wish {wish.id}")
     for line in sheet_lines(scope.sheets, url, host, domain):
         tell(line)
     if row is None:

@@ -7,6 +7,7 @@ short cut to it. Measured in bench/urls.py.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -19,12 +20,13 @@ from spindle.urls.identity import host_of, parts
 from spindle.urls.policy import UNRESERVED, Policy
 from spindle.urls.whatwg import foreign_scheme, has_scheme, resolve
 
-# A path and query that neither WHATWG nor the policy would touch, but for dot segments, escapes and the query's names;
+# What neither WHATWG nor the policy would touch in a path or query, but for dot segments, "%" and "?";
 # "'" and ";" are left out, whose treatment depends on the place.
-_CLEAN = re.compile(r"/[\w%!$&()*+,=:@/?.~-]*", re.ASCII).fullmatch
+_PLAIN = (string.ascii_letters + string.digits + "_!$&()*+,=:@/.~-").encode()
 _ESCAPES = frozenset(f"{byte:02X}" for byte in range(256) if byte not in UNRESERVED)
 # Joined text is not what a browser would join if white space was to go first, or "\\" stood for "/".
 _TOUCHED_BEFORE_PARSING = re.compile(r"[\\\t\n\r]|[\0- ]\Z")
+_AS_IT_IS: list[int] = []  # a plan, known by its identity: all pieces, in their order
 _MEMORY = 100_000  # what a Normalizer may remember of hosts, and of queries' names, before it starts afresh
 K = TypeVar("K")
 V = TypeVar("V")
@@ -88,22 +90,28 @@ class Normalizer:
 
         The same as `normalize(href, base, encoding)` and `url_key` one by one, at a fraction of the cost.
         """
-        page = self._page(base)
-        known = {href: self._link(href, page, encoding) for href in dict.fromkeys(hrefs)}
+        page, known = self._page(base), dict[str, Target | UrlRejected]()
+        place, short_cut, key = self._placed, self._short_cut, mmh3.hash64
+        for href in hrefs:
+            if href in known:
+                continue
+            origin, host, tail = place(href, page)
+            url = short_cut(origin, host, tail) if host else None
+            if url is None:
+                known[href] = self._link(href, page, encoding, origin + tail if host and tail else "")
+            else:
+                known[href] = _new(Target, (url, key(url)[0], host))
         return [known[href] for href in hrefs]
 
-    def _link(self, href: str, page: _Page, encoding: str) -> Target | UrlRejected:
-        origin, host, tail = self._placed(href, page)
-        url = self._short_cut(origin, host, tail)
-        if url is None:
-            if ":" in href and foreign_scheme(href):
-                return _FOREIGN
-            try:
-                url = self._longer_way(href, page, encoding, origin + tail if host and tail else "")
-            except UrlRejected as rejected:
-                return rejected
-            host = host_of(url)
-        return _new(Target, (url, mmh3.hash64(url)[0], host))
+    def _link(self, href: str, page: _Page, encoding: str, joined: str) -> Target | UrlRejected:
+        """A link for which there is no short cut."""
+        if ":" in href and foreign_scheme(href):
+            return _FOREIGN
+        try:
+            url = self._longer_way(href, page, encoding, joined)
+        except UrlRejected as rejected:
+            return rejected
+        return _new(Target, (url, mmh3.hash64(url)[0], host_of(url)))
 
     def _longer_way(self, href: str, page: _Page, encoding: str, joined: str) -> str:
         """Joined text on a host in normal form needs no IDNA, so the faster build of ada may read it."""
@@ -121,28 +129,31 @@ class Normalizer:
 
     def _short_cut(self, origin: str, host: str, tail: str) -> str | None:
         """The normal form where it can be told without parsing; None says nothing about the URL."""
-        if not host or not _CLEAN(tail) or "/." in tail:
+        if not (host and tail and tail.isascii()) or "/." in tail:
             return None
-        if "%" in tail and not _ESCAPES.issuperset([after[:2] for after in tail.split("%")[1:]]):
-            return None
-        if "?" in tail:
-            path, _, query = tail.partition("?")
-            settled = self._settled(host, query)
-            if settled is None:
+        if unusual := tail.encode().translate(None, _PLAIN):
+            if unusual.translate(None, b"?%"):
                 return None
-            tail = f"{path}?{settled}" if settled else path
+            if b"%" in unusual and not _ESCAPES.issuperset([after[:2] for after in tail.split("%")[1:]]):
+                return None
+            if b"?" in unusual:
+                path, _, query = tail.partition("?")
+                settled = self._settled(host, query)
+                if settled is None:
+                    return None
+                tail = f"{path}?{settled}" if settled else path
         url = origin + tail
         return url if len(url) <= self._max_length else None
 
     def _placed(self, href: str, page: _Page) -> tuple[str, str, str]:
         """Origin, host, path with query, joined but not parsed. No host: it cannot be told without parsing."""
-        if (cut := href.find("#")) >= 0:
-            href = href[:cut]
-        if href.startswith("/"):
-            if not href.startswith("//"):
+        if "#" in href:
+            href = href[: href.index("#")]
+        if href[:1] == "/":
+            if href[1:2] != "/":
                 return page.origin, page.host, href
             href = page.scheme + href
-        if href.startswith(("http://", "https://")):
+        if href[:4] == "http" and href.startswith(("http://", "https://")):
             slash = href.find("/", 8)
             if slash < 0:
                 return href, self._hosts.get(href, ""), "/"
@@ -152,13 +163,15 @@ class Normalizer:
 
     def _settled(self, host: str, query: str) -> str | None:
         """The clean query as the policy leaves it; None if names alone do not tell."""
-        pieces = query.split("&")
-        names = tuple([piece.partition("=")[0] for piece in pieces])
+        pieces = query.split("&") if "&" in query else [query]
+        names = tuple([piece.partition("=")[0] for piece in pieces]) if len(pieces) > 1 else query.partition("=")[0]
         key = (host, names) if self._policy.knows_hosts else names
         try:
             plan = self._plans[key]
         except KeyError:
-            plan = self._keep(self._plans, key, self._plan(host, names))
+            plan = self._keep(self._plans, key, self._plan(host, (names,) if isinstance(names, str) else names))
+        if plan is _AS_IT_IS:
+            return query
         return None if plan is None else "&".join([pieces[place] for place in plan])
 
     def _plan(self, host: str, names: Sequence[str]) -> list[int] | None:
@@ -167,6 +180,8 @@ class Normalizer:
             return None
         marked = "&".join([f"{name}={place}" for place, name in enumerate(names)])
         kept = self._policy.query(host, marked)
+        if kept == marked:
+            return _AS_IT_IS
         return [int(piece.rpartition("=")[2]) for piece in kept.split("&")] if kept else []
 
     def _remember(self, url: str) -> str:
@@ -197,12 +212,12 @@ def _joined(href: str, page: _Page) -> str:
     """Path and query of a relative href (WHATWG URL 4.4, relative state); "" where that takes more than joining."""
     if not href:
         return page.tail
-    if href.startswith("?"):
-        return page.path + href
     if ":" in href and has_scheme(href):
         return ""
-    folder = page.folder
-    while href.startswith("../"):
+    first, folder = href[0], page.folder
+    if first == "?":
+        return page.path + href
+    while first == "." and href.startswith("../"):
         folder = folder[: folder.rfind("/", 0, -1) + 1] or "/"
         href = href[3:]
     return folder + href
