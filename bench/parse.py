@@ -183,7 +183,7 @@ def task(fetches: list[dict[str, object]], folder: str) -> float:
     return (spent[1] - spent[0]) / (len(fetches) - 1) * 1e3
 
 
-def guarding(fetches: list[dict[str, object]], folder: str, turns: int = 5) -> tuple[float, float]:
+def guarding(fetches: list[dict[str, object]], folder: str, turns: int = 3) -> tuple[float, float]:
     """A task with the guarding child and without, the better of a few turns of each, one after the other."""
     guarded, bare = [], []
     real = parsetask.Isolated
@@ -237,12 +237,13 @@ def cpu() -> float:
     return mine.ru_utime + mine.ru_stime + others.ru_utime + others.ru_stime
 
 
-def measure(rows: dict[str, Callable[[Prepared], object]], pages: list[Prepared]) -> dict[str, float]:
-    """CPU milliseconds a page of each row: the best of many turns of each page. Rows are taken in turn, each with a
-    first page that does not count: it pays for the memory that the row before gave back to the system.
+def measure(rows: dict[str, Callable[[Prepared], object]], pages: list[Prepared], of: int) -> dict[str, float]:
+    """CPU milliseconds a page of each row: the best of many turns of each page, of fewer where the pages are many
+    (`of`). Rows are taken in turn, each with a first page that does not count: it pays for the memory that the row
+    before gave back to the system.
     """
     best = {name: [float("inf")] * len(pages) for name in rows}
-    for _ in range(TURNS if len(pages) <= FEW else 5):
+    for _ in range(TURNS if of <= FEW else 5):
         for name, work in rows.items():
             gc.collect()
             gc.disable()  # whose turn it is when the collector runs is chance
@@ -259,23 +260,28 @@ def compare(bodies: list[bytes], folder: str) -> None:
     """All rows for these pages, and the ratios that have a bar."""
     fetches = stored(bodies, Path(folder, "x.warc.gz"))
     reader, work = SegmentReader(folder, parsetask.READ_AHEAD_BYTES), parsetask.factory((PLAIN, folder))
-    pages = [Prepared(body, fetch, reader, work) for body, fetch in zip(bodies, fetches, strict=True)]
     rows: dict[str, Callable[[Prepared], object]] = {
         "whole job but Arrow": whole,
         **{f"  {name}": part for name, part in PARTS.items()},
         "language detection, apart": lambda page: pagefacts.detected_language(page.page.text),
         "lxml, iterlinks, urllib, simhash": lambda page: lxml_way(page.body),
     }
-    if len(pages) > FEW:
+    if len(bodies) > FEW:
         del rows["lxml, iterlinks, urllib, simhash"]  # it would take longer than all others
     if scrapy := scrapy_way():
         rows["Scrapy, links alone"] = lambda page: scrapy(page.body)
-    best = measure(rows, pages)
-    arrow = best["  rows: to Arrow"] = to_arrow(pages)
-    own, parts = best.pop("whole job but Arrow") + arrow, sum(best[f"  {name}"] for name in (*PARTS, "rows: to Arrow"))
+    best, count = dict.fromkeys([*rows, "  rows: to Arrow"], 0.0), 0
+    for start in range(0, len(bodies), FEW):  # few at a time, since trees are large
+        part = zip(bodies[start : start + FEW], fetches[start : start + FEW], strict=True)
+        pages = [Prepared(body, fetch, reader, work) for body, fetch in part]
+        for name, cost in (measure(rows, pages, len(bodies)) | {"  rows: to Arrow": to_arrow(pages)}).items():
+            best[name] += cost * len(pages) / len(bodies)
+        count += sum(len(page.hrefs) for page in pages)
+    own = best.pop("whole job but Arrow") + best["  rows: to Arrow"]
+    parts = sum(cost for name, cost in best.items() if name.startswith("  "))
     guarded, bare = guarding(fetches * max(1, 600 // len(fetches)), folder)
-    size, count = sum(map(len, bodies)) / len(pages) / 1000, sum(len(page.hrefs) for page in pages) / len(pages)
-    print(f"{len(pages)} pages of {size:.0f} KB with {count:.0f} links; CPU ms a page, and as a multiple of the job\n")
+    size = sum(map(len, bodies)) / len(bodies) / 1000
+    print(f"{len(bodies)} pages of {size:.0f} KB with {count / len(bodies):.0f} links; CPU ms a page, and in jobs\n")
     for name, cost in ({"whole job": own} | best | {"sum of the parts": parts}).items():
         print(f"{name:36} {cost:8.3f} {cost / own:7.2f}")
     print(f"\njob / its parts: {own / parts:.2f} (at most 1.5)")
