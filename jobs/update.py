@@ -13,7 +13,7 @@ import dataclasses
 import datetime
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -199,8 +199,16 @@ def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
         "last_segment": f"IF(s.fetched, {here}, NULL)",
     }
     known = "s.fetched OR s.link_depth IS NOT NULL"  # not where there is a verdict alone
-    done = tables.retry_conflicts(builder.whenNotMatchedInsert(known, values=new).execute).head()
-    return int(done.num_inserted_rows), int(done.num_updated_rows)
+    done = committed(turn, "urls", builder.whenNotMatchedInsert(known, values=new).execute)
+    return (0, 0) if done is None else (int(done.num_inserted_rows), int(done.num_updated_rows))
+
+
+def committed(turn: Turn, table: str, execute: Callable[[], DataFrame]) -> Any:
+    """Runs a MERGE as the one commit of this turn into its range of a table; None when it was made before."""
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    application, number = f"update {span.start}-{span.stop}", turn.entry.turn if turn.entry else 0
+    with tables.applied_once(turn.warehouse, table, application, number, str(turn.segment)) as is_new:
+        return tables.retry_conflicts(execute).head() if is_new else None
 
 
 def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, Any]:
@@ -323,7 +331,7 @@ def merge_hosts(turn: Turn, learned: DataFrame) -> None:
     given: dict[str, Any] = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s")}
     builder = turn.warehouse.merge("hosts", learned, f"t.{span} AND t.bucket = s.bucket AND t.host = s.host")
     builder = builder.whenMatchedUpdate(f"NOT (t.last_segment <=> {here})", {**old, **seen})
-    tables.retry_conflicts(builder.whenNotMatchedInsert(values={**given, **new}).execute)
+    committed(turn, "hosts", builder.whenNotMatchedInsert(values={**given, **new}).execute)
 
 
 def event_rows(fetches: DataFrame, turn: Turn) -> DataFrame:
@@ -427,6 +435,7 @@ def run(turn: Turn) -> dict[str, float]:
         operators.fold(turn)  # after it: a host blocked meanwhile is blocked, whatever it answered
         links, links_upto = links_into(turn)
         verdicts, copies_upto = verdicts_into(turn)
+        marks = {name: watermark(turn, name) for name in ("links_version", "copies_version")}
         urls = warehouse.read_range("urls", turn.segment)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn))
         hosts = warehouse.read_range("hosts", turn.segment)
@@ -435,7 +444,7 @@ def run(turn: Turn) -> dict[str, float]:
         noted = learn_forms(turn, source)
     turn.put("events", event_rows(fetches, turn).coalesce(1))
     mark_folded(turn, links_upto, copies_upto)
-    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
+    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time(), {f"{k}_before": v for k, v in marks.items()})
     warehouse.sync_segments()
     return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}
 

@@ -295,7 +295,7 @@ def test_over_any_history_pages_hang_together_as_brute_force_says(warehouse: War
 
 def test_on_the_demo_web_copies_are_found_and_other_pages_are_not(warehouse: Warehouse) -> None:
     """Every page of 60 hosts in two turns, judged by the web's own truth: all exact copies, most of the copies with one
-    word replaced (docs/fingerprints.md: three of four), few with five; never two pages that are not copies."""
+    word replaced (docs/fingerprints.md: three of four); never two pages that are not copies."""
     world = demo.build_world(1, 60)
     truth, pages = dict[str, demo.Expectation](), list[Page]()
     for host in world.hosts.values():
@@ -320,10 +320,9 @@ def test_on_the_demo_web_copies_are_found_and_other_pages_are_not(warehouse: War
             origins.setdefault(name, set()).add(truth[url].near_group or truth[url].content)
     assert all(len(found) == 1 for found in origins.values()), "no page is called a copy that is none"
     assert all(len(found) == 1 for found in contents.values()), "all exact copies are found"
-    for edits, least, most in ((1, 0.5, 1.0), (5, 0.0, 0.5)):
-        near = [url for url, told in truth.items() if told.edits == edits and told.near_group in sources(truth)]
-        found = [url for url in near if cluster[url] is not None]
-        assert len(near) > 3 and least <= len(found) / len(near) <= most, (edits, len(found), len(near))
+    near = [url for url, told in truth.items() if told.edits == 1 and told.near_group in sources(truth)]
+    found = [url for url in near if cluster[url] is not None]
+    assert len(near) > 3 and len(found) >= len(near) / 2, (len(found), len(near))
 
 
 def last_rows(warehouse: Warehouse) -> dict[str, Row]:
