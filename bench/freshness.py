@@ -23,6 +23,7 @@ from pathlib import Path
 from spindle import config
 from spindle.defaults import default_layer
 from spindle.recrawl import (
+    BARS,
     PageClass,
     Seen,
     Visit,
@@ -129,8 +130,9 @@ def planner(visits_per_s: float) -> Plan:
     """The second policy: one price for all, from a histogram of the rates, as a driver with a billion rows would."""
 
     def plan(rates: Sequence[float]) -> Callable[[float], float]:
-        bars = Counter(round(20 * math.log10(rate)) for rate in rates)
-        price = price_for([PageClass(10 ** (n / 20), 1.0, count) for n, count in bars.items()], visits_per_s, SETTINGS)
+        bars = Counter(round(BARS * math.log10(rate)) for rate in rates)
+        classes = [PageClass(10 ** (bar / BARS), 1.0, pages) for bar, pages in bars.items()]
+        price = price_for(classes, visits_per_s, SETTINGS)
         return lambda rate: float(best_interval(rate, 1.0, price, SETTINGS))
 
     return plan

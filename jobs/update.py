@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import brakes, copies, facts, inlinks, operators, priority, runner, schema, tables
+from spindle import brakes, copies, facts, inlinks, operators, priority, recrawl, runner, schema, tables
 from spindle.config import RecrawlSettings, Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
@@ -60,15 +60,15 @@ def before_of(events: DataFrame, listed: DataFrame, urls: DataFrame, turn: Turn)
     return from_list.unionByName(known.select(*names)).unionByName(new)
 
 
-def advanced(before: DataFrame, events: DataFrame, turn: Turn) -> DataFrame:
+def advanced(before: DataFrame, events: DataFrame, turn: Turn, price: float | None) -> DataFrame:
     """The rows after their events, by `lifecycle.advance`."""
     both = before.join(events.selectExpr("url_key", *(f"{name} AS event_{name}" for name in _EVENTS)), "url_key")
     kinds = dict(zip(before.columns, (field.dataType.simpleString() for field in before.schema.fields), strict=True))
     ddl = ", ".join(f"{name} {kinds[name]}" for name in before.columns)
-    return both.mapInArrow(_advancer(turn.settings.to_json(), turn.now, before.columns), ddl)
+    return both.mapInArrow(_advancer(turn.settings.to_json(), turn.now, before.columns, price), ddl)
 
 
-def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> Any:
+def _advancer(settings_json: str, now: datetime.datetime, names: list[str], price: float | None) -> Any:
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> A
             rows = []
             for row in batch.to_pylist():
                 rules = sheets.recrawl(row["url"], row["host"], settings.recrawl)
-                after = facts.advanced(row, rules, now)
+                after = facts.advanced(row, rules, now, price)
                 after["domain"] = row["domain"] or registered_domain(row["host"])
                 rows.append({name: after[name] for name in names})
             yield pa.RecordBatch.from_pylist(rows, schema=kept)
@@ -406,6 +406,27 @@ def verdicts_into(turn: Turn) -> tuple[DataFrame | None, int]:
     return (tables.frame_of(warehouse.spark, rows) if rows.num_rows else None), upto
 
 
+def price_of(turn: Turn, urls: DataFrame) -> tuple[float | None, datetime.datetime | None]:
+    """What a visit has to gain under the policy `budget`, and since when that holds; None under halve and double. It is
+    reckoned from all pages of the range, and kept for `recrawl.replan_s`: one scan of a few columns."""
+    rules, warehouse = turn.settings.recrawl, turn.warehouse
+    if rules.policy != "budget":
+        return None, None
+    span = turn.segment.buckets(warehouse.buckets)
+    kept = warehouse.values("seen", {"bucket": list(span)}, ["price", "priced_at"])
+    if len(kept) == len(span) and all(same == kept[0] for same in kept) and kept[0]["priced_at"] is not None:
+        since: datetime.datetime = kept[0]["priced_at"]
+        if turn.now - since < datetime.timedelta(seconds=rules.replan_s):
+            return kept[0]["price"], since
+    interval = f"coalesce(nullif(fetch_interval_s, 0), {rules.initial_interval_s})"
+    rate = recrawl.rate_sql("rate_changes", "rate_changed_s", "rate_unchanged_s", interval)
+    shown = urls.filter("status IN ('fetched', 'redirected') AND coalesce(fixed_interval_s, 0) <= 0")
+    rates = shown.selectExpr(f"CAST(round({recrawl.BARS} * log10({rate})) AS INT) AS bar").groupBy("bar").count()
+    bars = [(10 ** (row.bar / recrawl.BARS), row["count"]) for row in rates.collect()]
+    per_s = rules.visits_per_day / 86400 * len(span) / warehouse.buckets
+    return recrawl.price_for([recrawl.PageClass(bar, 1.0, pages) for bar, pages in bars], per_s, rules), turn.now
+
+
 def watermark(turn: Turn, name: str) -> int:
     """The place up to which all buckets of the range have folded their links, or verdicts; 0 where one never did."""
     span = turn.segment.buckets(turn.warehouse.buckets)
@@ -414,10 +435,9 @@ def watermark(turn: Turn, name: str) -> int:
     return min(found) if len(found) == len(span) else 0
 
 
-def mark_folded(turn: Turn, links_upto: int, copies_upto: int) -> None:
-    """Moves the watermarks of the range's buckets."""
+def mark_seen(turn: Turn, marks: Mapping[str, Any]) -> None:
+    """Moves the watermarks of the range's buckets, and notes the price."""
     span = turn.segment.buckets(turn.warehouse.buckets)
-    marks = {"links_version": links_upto, "copies_version": copies_upto}
     rows = [{"bucket": bucket, "filter": None, "rows": 0, **marks} for bucket in span]
     turn.warehouse.rewrite("seen", tables.in_buckets(span), rows)
 
@@ -437,13 +457,15 @@ def run(turn: Turn) -> dict[str, float]:
         verdicts, copies_upto = verdicts_into(turn)
         marks = {name: watermark(turn, name) for name in ("links_version", "copies_version")}
         urls = warehouse.read_range("urls", turn.segment)
-        after = keep(advanced(before_of(events, listed, urls, turn), events, turn))
+        price, priced_at = price_of(turn, urls)
+        after = keep(advanced(before_of(events, listed, urls, turn), events, turn, price))
         hosts = warehouse.read_range("hosts", turn.segment)
         source = keep(combined(after, folded(links, verdicts), hosts, turn))
         inserted, changed = merge_urls(turn, source)
         noted = learn_forms(turn, source)
     turn.put("events", event_rows(fetches, turn).coalesce(1))
-    mark_folded(turn, links_upto, copies_upto)
+    here = {"links_version": links_upto, "copies_version": copies_upto, "price": price, "priced_at": priced_at}
+    mark_seen(turn, here)
     warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time(), {f"{k}_before": v for k, v in marks.items()})
     warehouse.sync_segments()
     return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NOW = datetime.datetime(2026, 11, 30, 12, 0, 0, tzinfo=datetime.UTC)
 ZEROS = ("fetch_count", "change_count", "failure_count", "failure_streak", "unchanged_streak", "inlink_bits", "inlinks")
+RATES = ("rate_changes", "rate_changed_s", "rate_unchanged_s")
 Row = dict[str, Any]
 
 
@@ -47,7 +48,7 @@ def url_row(url: str, buckets: int = 4, **facts: Any) -> Row:
     """A row of `urls`: new, due since ten seconds, unless told otherwise."""
     host = urls.host_of(url)
     domain = urls.registered_domain(host)
-    row: Row = dict.fromkeys(schema.columns("urls")) | dict.fromkeys(ZEROS, 0)
+    row: Row = dict.fromkeys(schema.columns("urls")) | dict.fromkeys(ZEROS, 0) | dict.fromkeys(RATES, 0.0)
     row |= {"url": url, "url_key": urls.url_key(url), "host": host, "domain": domain, "kind": "page", "status": "new"}
     row |= {"bucket": urls.bucket_of(domain, buckets), "depth": 1, "priority": 3, "score": 0.5}
     return row | {"discovered_at": ago(3600), "next_fetch": ago(10)} | facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 
 from rows import (
     NOW,
+    RATES,
     Row,
     add,
     ago,
@@ -27,7 +29,7 @@ from rows import (
     url_row,
     utc,
 )
-from spindle import runner
+from spindle import recrawl, runner
 from spindle.clusters import Copy
 from spindle.copies import Copies
 from spindle.inlinks import estimate
@@ -120,7 +122,7 @@ LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
 ]
 
 
-def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
+def laid_out(spark: SparkSession, root: Path, **sections: Any) -> tuple[Warehouse, runner.Turn]:
     """A warehouse in which the segment is parsed."""
     warehouse = new_warehouse(spark, root)
     rows = {url: before(url) for url in BEFORE}
@@ -139,7 +141,7 @@ def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
     add(warehouse, "fetches", fetches)
     add(warehouse, "links", [link_row(src, dst, SEGMENT, depth, **more) for src, dst, depth, more in LINKS])
     expire(warehouse, fetched_row(rows["http://a.test/left"], "x.1of1", "ok", next_ok_at=ago(-50), ip="192.0.2.9"))
-    turn = open_turn(warehouse, SEGMENT, settings_of())
+    turn = open_turn(warehouse, SEGMENT, settings_of(**sections))
     for state in (State.GENERATED, State.FETCHED, State.PARSED):
         turn.entry = warehouse.ledger.move(SEGMENT, state, 1.0)
     known_to_dedup(warehouse, [rows["http://a.test/owner"], rows["http://a.test/was-preferred"]])
@@ -191,6 +193,25 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
     assert entry is not None and entry.state is State.UPDATED
     turn.entry = entry
     assert update.run(turn) == {}, "nor does a third, which has nothing to do"
+
+
+def test_a_budget_of_visits_sets_the_intervals(spark: SparkSession, tmp_path: Path) -> None:
+    """What a visit has to gain is reckoned from all pages of the range, and noted with them."""
+    rules = {"policy": "budget", "visits_per_day": 3.0}
+    warehouse, turn = laid_out(spark, tmp_path / "w", recrawl=rules)
+    update.run(turn)
+    noted = warehouse.values("seen", {}, ["price", "priced_at"])
+    [price] = {row["price"] for row in noted}
+    assert price > 0 and {row["priced_at"] for row in noted} == {NOW}
+    known = [row for row in BEFORE.values() if row.get("status") == "fetched"]
+    unknown = recrawl.PageClass(math.log(2) / DAY, 1.0, len(known))
+    assert price == pytest.approx(recrawl.price_for([unknown], 3 / DAY, turn.settings.recrawl), rel=0.1), "one bar"
+    after = {row.url: row.asDict() for row in warehouse.read("urls").collect()}
+    same = after["http://a.test/same"]
+    seen = recrawl.Seen(0, 0, DAY - 60)
+    assert recrawl.Seen(*(same[name] for name in RATES)) == seen
+    assert same["fetch_interval_s"] == recrawl.planned(seen, DAY, price, turn.settings.recrawl)
+    assert utc(same["next_fetch"]) == ago(60) + datetime.timedelta(seconds=same["fetch_interval_s"])
 
 
 def test_a_turn_with_nothing_due_goes_round(spark: SparkSession, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from spindle.config import RecrawlSettings
 HALF_A_VISIT = 0.5  # the weight of each of two invented visits, see `change_rate`
 MEMORY = 50  # intervals that the statistics of a page look back on
 NEWTON_STEPS = 80  # at worst each doubles the rate, then they are quadratic; usually six
+BARS = 20  # of a histogram of rates, to a power of ten
 FLAT = 8.0  # changes between two visits; from here on the gain of a visit lies within 0.3 % of its limit
 FLAT_GAIN = 1 - math.exp(-FLAT) * (1 + FLAT)
 BISECTIONS = 60  # of a range of 62 e-folds: beyond the precision of a double
@@ -110,7 +111,8 @@ def remembered(seen: Seen, visit: Visit, interval_s: float) -> Seen:
 def rate_of(seen: Seen, gap_s: float) -> float:
     """Changes per second: `change_rate`, its root in closed form, since all gaps that saw a change count as their mean.
     `gap_s` is that of the two invented half visits."""
-    changes, changed_s, unchanged_s = (number + HALF_A_VISIT * unit for number, unit in zip(seen, (1, gap_s, gap_s)))
+    half_s = HALF_A_VISIT * gap_s
+    changes, changed_s, unchanged_s = seen.changes + HALF_A_VISIT, seen.changed_s + half_s, seen.unchanged_s + half_s
     return changes / changed_s * math.log1p(changed_s / unchanged_s)
 
 
