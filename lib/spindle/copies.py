@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spindle import direct, nearpairs
 from spindle.clusters import Cluster, Copy
 from spindle.errors import WarehouseError
-from spindle.fingerprint import from_signed
 from spindle.nearpairs import EXACT, RANGES, Layout, Rows
 
 APPLICATION = "dedup"
@@ -71,16 +71,15 @@ class Copies:
     def note(self, fresh: Iterable[Copy], before: Mapping[int, Copy], seq: int) -> int:
         """Writes that the keys which these pages had are gone, and those that they have now; returns how many rows."""
         came = list(fresh)
-        now = keyed(came, self.layout)
-        old = keyed([before[page.url_key] for page in came if page.url_key in before], self.layout)
-        made = sorted([(*row, False) for row in now] + [(*row, True) for row in old])
-        columns = [list(column) for column in zip(*made, strict=True)] or [[]] * 5
-        columns.append([seq] * len(made))
+        was = [before[page.url_key] for page in came if page.url_key in before]
+        here = keyed(came, self.layout), keyed(was, self.layout)
+        ranges, table, value, page = (np.concatenate(both) for both in zip(*here, strict=True))
+        gone = np.repeat([False, True], [len(part[0]) for part in here])
+        order = np.lexsort((page, value, table, ranges))
+        arrays = [pa.array(column[order]) for column in (ranges, table, value, page, gone)]
         names = ["key_range", "key_table", "value", "url_key", "gone", "seq"]
-        kinds = [pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.bool_(), pa.int64()]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        self._add("fingerprints", pa.table(arrays, names=names))
-        return len(made)
+        self._add("fingerprints", pa.table([*arrays, pa.array(np.full(len(order), seq))], names=names))
+        return len(order)
 
     def spans(self, most_rows: int) -> list[range]:
         """The key ranges, as many at a time as hold some `most_rows` rows."""
@@ -94,8 +93,11 @@ class Copies:
 
     def tell(self, pages: Sequence[Copy], seq: int) -> None:
         """Writes what is known of pages now."""
-        rows = [{**dataclasses.asdict(page), "scheme": self.layout.scheme, "seq": seq} for page in pages]
-        self._add("copies", direct.from_rows(self._at("copies"), rows))
+        same = {"scheme": self.layout.scheme, "seq": seq}
+        kinds = direct.from_rows(self._at("copies"), []).schema
+        columns = ([same.get(name) or getattr(page, name) for page in pages] for name in kinds.names)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, kinds, strict=True)]
+        self._add("copies", pa.Table.from_arrays(arrays, schema=kinds))
 
     def finish(self, rows: Iterable[Cluster], seq: int) -> None:
         """Writes the clusters and, with them, that the run is true.
@@ -184,15 +186,16 @@ def verdicts(uri: str, after: int, upto: int, buckets: range) -> pa.Table:
     return pa.table(columns, names=["dst_key", "dst_bucket", "verdict_of", "verdict_hash"])
 
 
-def keyed(pages: Sequence[Copy], layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Range, table, value and page of the keys of pages; a page without content has none."""
-    held = [(page.url_key, page.content_hash, page.simhash) for page in pages if page.live and page.content_hash]
-    exact = [(key, int(content[:16], 16)) for key, content, _ in held]
-    near = [(key, from_signed(simhash)) for key, _, simhash in held if simhash is not None]
-    rows = []
+def keyed(pages: Sequence[Copy], layout: Layout) -> tuple[npt.NDArray[Any], ...]:
+    """Range, table, value and page of the keys of pages, as arrays; a page without content has none."""
+    held = [page for page in pages if page.live and page.content_hash]
+    near = [page for page in held if page.simhash is not None]
+    exact = np.array([int((page.content_hash or "")[:16], 16) for page in held], np.uint64)
+    simhashes = np.array([page.simhash for page in near], np.int64).view(np.uint64)
+    found = []
     for table in range(len(layout.tables) + 1):
-        some = exact if table == EXACT else near
-        values = np.array([value for _, value in some], np.uint64)
-        ranges, signed = nearpairs.ranges(values, layout, table).tolist(), values.view(np.int64).tolist()
-        rows += [(r, table, value, key) for r, value, (key, _) in zip(ranges, signed, some, strict=True)]
-    return rows
+        values, of = (exact, held) if table == EXACT else (simhashes, near)
+        keys = np.array([page.url_key for page in of], np.int64)
+        ranges = nearpairs.ranges(values, layout, table)
+        found.append((ranges, np.full(len(keys), table, np.int32), values.view(np.int64), keys))
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))
