@@ -105,7 +105,11 @@ def new_warehouse(spark: SparkSession, root: Path, buckets: int = 4) -> Warehous
 
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "STRING": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
 _ARROW |= {"TIMESTAMP": pa.timestamp("us", "UTC"), "DATE": pa.date32(), "BINARY": pa.binary()}
-_ARROW |= {"ARRAY<STRING>": pa.list_(pa.string()), "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string())}
+_ARROW |= {
+    "ARRAY<BIGINT>": pa.list_(pa.int64()),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+}
 _ARROW |= {"MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64())}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,10 +14,10 @@ from typing import Any
 import pytest
 
 from rows import NOW, Row, direct_warehouse, fetched_row, listed_row, put, settings_of, url_row
-from spindle import config, demo, html, schema
+from spindle import config, demo, html, ledger, schema
 from spindle.copies import Copies
 from spindle.demo import render
-from spindle.errors import WarehouseError
+from spindle.errors import LeaseHeld, WarehouseError
 from spindle.fingerprint import to_signed
 from spindle.jobs import dedup
 from spindle.nearpairs import Layout
@@ -229,6 +230,27 @@ def test_two_at_once_are_refused(warehouse: Warehouse, monkeypatch: pytest.Monke
     monkeypatch.setattr(Copies, "finish", finish)
     with pytest.raises(WarehouseError, match="another dedup"):
         run(warehouse)
+
+
+@pytest.mark.parametrize(
+    ("holder", "until", "refused", "why"),
+    [
+        ("elsewhere:1", 100.0, True, "another machine is at work"),
+        ("elsewhere:1", 9.0, False, "its time is over"),
+        (ledger.holder(), 100.0, False, "a run of this process that broke off"),
+    ],
+)
+def test_a_run_in_progress_is_left_alone(
+    warehouse: Warehouse, holder: str, until: float, refused: bool, why: str
+) -> None:
+    copies, claim = Copies.open(warehouse.uri, Layout(3, 4)), {"holder": holder, "until": until}
+    warehouse.store.create_exclusive(f"dedup-files/{0:012d}-000001.json", json.dumps(claim).encode())
+    if refused:
+        with pytest.raises(LeaseHeld, match="elsewhere:1, for another 90 s"):
+            copies.claim(warehouse.store, 10.0, 60.0)
+        return
+    copies.claim(warehouse.store, 10.0, 60.0)
+    assert len(warehouse.store.list("dedup-files/")) == 2, why
 
 
 def test_mixed_generations_of_fingerprints_are_refused(warehouse: Warehouse) -> None:

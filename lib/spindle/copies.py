@@ -8,6 +8,7 @@ alone makes a run true. What is a copy of what is decided by `nearpairs` and `cl
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spindle import direct, nearpairs
+from spindle import direct, ledger, nearpairs
 from spindle.clusters import Cluster, Copy
-from spindle.errors import WarehouseError
+from spindle.errors import LeaseHeld, WarehouseError
 from spindle.nearpairs import EXACT, RANGES, Layout, Rows
+from spindle.store import Store
 
 APPLICATION = "dedup"
 ROW_GROUP = 1 << 17
@@ -34,6 +36,23 @@ class Copies:
     uri: str
     layout: Layout
     done: int
+
+    def claim(self, store: Store, now: float, lease_s: float) -> None:
+        """Says that this process goes on from the last finished run: two at once would take each other's rows away.
+        Whose process is gone, or whose time is over, is followed.
+
+        Raises:
+            LeaseHeld: another process is at work.
+        """
+        folder = f"dedup-files/{self.done:012d}-"
+        names = store.list(folder)
+        if names:
+            last = json.loads(store.get(names[-1]))
+            if last["until"] > now and not ledger.is_gone(last["holder"]):
+                raise LeaseHeld(f"dedup is at work ({last['holder']}, for another {last['until'] - now:.0f} s at most)")
+        claim = json.dumps({"holder": ledger.holder(), "until": now + lease_s}).encode()
+        if not store.create_exclusive(f"{folder}{len(names) + 1:06d}.json", claim):
+            raise LeaseHeld("another dedup has begun at this very moment")
 
     @classmethod
     def open(cls, uri: str, layout: Layout) -> Copies:
@@ -106,7 +125,8 @@ class Copies:
             WarehouseError: another run came to its end meanwhile.
         """
         told = direct.from_rows(self._at("clusters"), [dataclasses.asdict(row) for row in rows])
-        if not direct.upsert(self._at("clusters"), told, "cluster", (APPLICATION, seq)):
+        came = done(self.uri) != self.done
+        if came or not direct.upsert(self._at("clusters"), told, "cluster", (APPLICATION, seq)):
             raise WarehouseError("another dedup has finished meanwhile; run this one again")
 
     def compact(self, most_files: int, most_rows: int) -> bool:
