@@ -149,8 +149,10 @@ def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -
     first["depth"] = "least(coalesce(f_depth, link_depth), coalesce(link_depth, f_depth))"
     first["seed_priority"] = "coalesce(f_seed_priority, link_seed_priority)"
     first["discovered_at"] = f"coalesce(f_discovered_at, {at})"
-    defaults = schema.NEW_URL | {"next_fetch": at}
-    verdict = judged("f_", turn.settings.recrawl)
+    rules = turn.settings.recrawl
+    own = f"CASE link_kind WHEN 'sitemap' THEN {rules.sitemap_interval_s} WHEN 'feed' THEN {rules.feed_interval_s} END"
+    defaults = schema.NEW_URL | {"next_fetch": at, "fixed_interval_s": f"nullif(CAST({own} AS BIGINT), 0L)"}
+    verdict = judged("f_", rules)
     for name in facts.COLUMNS:
         blank = defaults.get(name, f"CAST(NULL AS {facts.TYPES[name]})")
         first[name] = f"IF(f_url_key IS NULL, {blank}, {verdict.get(name, f'f_{name}')})"

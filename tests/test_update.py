@@ -306,6 +306,8 @@ def check_urls(after: dict[str, Row]) -> None:
     wanted |= {"discovered_at": NOW, "next_fetch": NOW, "kind": "page", "host": "www.new.co.uk"}
     assert {name: page[name] for name in wanted} == wanted
     assert after["http://b.test/map.xml"]["kind"] == "sitemap" and after["http://b.test/map.xml"]["inlinks"] == 0
+    assert after["http://b.test/map.xml"]["fixed_interval_s"] == DAY, "a sitemap has an interval of its own"
+    assert page["fixed_interval_s"] is None
     assert after["http://away.test/"]["seed_priority"] == 0.75
     assert all(row["inlinks"] == estimate(row["inlink_bits"]) for row in after.values())
 
