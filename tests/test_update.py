@@ -199,7 +199,7 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
 
     counts = update.run(turn)
     assert {table: contents(warehouse, table) for table in tables} == once, "a second run changes nothing"
-    assert counts == {"new_urls": 0, "changed_urls": 0}
+    assert counts == {"new_urls": 0, "changed_urls": 0, "forms_noted": 0}
     entry = warehouse.ledger.current(SEGMENT)
     assert entry is not None and entry.state is State.UPDATED
     turn.entry = entry
