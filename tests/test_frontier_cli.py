@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rows import NOW, add, ago, host_row, link_row, new_warehouse, open_turn, settings_of, url_row
+from rows import NOW, add, ago, frame, host_row, link_row, new_warehouse, open_turn, settings_of, url_row
 from spindle import cli, inbox, runner, tables, urls
 from spindle.cli.explain import standing
-from spindle.jobs import generate
+from spindle.jobs import generate, update
 from spindle.runner import Turn
 from spindle.segments import SegmentId, State
 from spindle.tables import Warehouse
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
+DAY = 86400
 SETTINGS = [
     "--set",
     "network.hosts_file_only=true",
@@ -109,6 +110,44 @@ def test_explain_names_the_sheets(spindle: Any) -> None:
     assert code == 1
     for what in ("max_depth 4 for the URL", "delay_s 5 for the host", "domain_budget 9 for the domain"):
         assert f"sheets: {what}, by slow ones" in out
+
+
+def test_forms_that_show_one_content_are_learned_held_back_and_explained(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What update notes of a turn's new pages, however large the turn, generate obeys: new URLs of that form wait, in
+    Java's regular expressions as in Python's; known ones are visited again, and the rest of the host is listed."""
+    made = new_warehouse(spark, tmp_path / "w")
+    trap = "http://trap.odd.test/calendar"
+    months = [url_row(f"{trap}/{n}/1?a.b", simhash=5 + n % 3, fetch_count=1) for n in range(30)]
+    months += [url_row(f"http://trap.odd.test/page-{n}", simhash=-1 << n, fetch_count=1) for n in (9, 20, 40)]
+    for row in months:
+        row["status"] = "fetched"
+    turn = Turn(made, SegmentId("a"), settings_of(), ago(DAY), 0, None)
+    done = frame(spark, "urls", months).selectExpr("*", "true AS fetched")
+    assert update.learn_forms(turn, done) == 2
+    assert update.learn_forms(turn, done) == 0, "a rerun notes nothing"
+    small = Turn(made, SegmentId("b"), settings_of(), ago(DAY), 0, None, {"fetches": 3})
+    again = frame(spark, "urls", [url_row(f"{trap}/40/1?a.b", simhash=5, fetch_count=1, status="fetched")])
+    assert update.learn_forms(small, again.selectExpr("*", "true AS fetched")) == 2
+    noted = made.values("traps", {}, ["form", "pages", "copies", "bucket"])
+    bucket = months[0]["bucket"]
+    assert {tuple(row.values()) for row in noted} == {(f, 31, 30, bucket) for f in ("/calendar/#/#?", "/calendar/*")}
+
+    known = {"fetch_count": 1, "status": "fetched", "last_fetch": ago(DAY)}
+    rows = [url_row(f"{trap}/50/1?a.b"), url_row(f"{trap}/x")]
+    rows += [url_row(f"{trap}/1/1?a.b", **known), url_row("http://trap.odd.test/about")]
+    rows += [url_row("http://other.test/calendar/50/1?a.b")]
+    add(made, "urls", rows)
+    listed = generate.run(open_turn(made, "c", settings_of()))
+    assert (listed["listed"], listed["not_listed.trap_copies"]) == (3, 2)
+    made.ledger.move("c.1of1", State.EXPIRED, 0.0)
+    words = ["--warehouse", made.store.root, "--now", NOW.isoformat(), "--set", "network.hosts_file_only=true"]
+    assert cli.main(["explain", rows[0]["url"], *words]) == 1
+    told = capsys.readouterr().out
+    assert "list: no, trap_copies: new URLs of its form have shown one content again and again" in told
+    assert "30 of 31 new pages of trap.odd.test/calendar/#/#? showed what another of them had shown" in told
+    assert generate.run(open_turn(made, "d", settings_of(brake={"pages": 0})))["listed"] == 5, "no brake"
 
 
 def test_explain_refuses_what_is_no_url(spindle: Any) -> None:
