@@ -22,7 +22,7 @@ test: setup check zip  ## set up, lint, type-check and run all tests but the hea
 test-fast: setup  ## the tests that need no JVM, in seconds
 	@SPINDLE_QUICK=1 $(BIN)/pytest -m "not heavy and not spark"
 
-test-heavy: setup zip  ## what needs root, a big installation or a long time (nginx, documentation packages, ...)
+test-heavy: setup zip  ## what needs root, a big installation or a long time (nginx, documentation packages, Airflow, ...)
 	@$(BIN)/python tools/heavy.py
 	@SPINDLE_QUICK=1 $(BIN)/pytest -m heavy -rs --timeout=1800 || [ $$? -eq 5 ]
 
@@ -44,4 +44,4 @@ lock: setup  ## make requirements.lock anew from pyproject.toml (needs the netwo
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove what set-up, tests and crawls made
-	@rm -rf .venv dist build var .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	@rm -rf .venv .venv-airflow dist build var .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

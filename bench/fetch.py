@@ -1,22 +1,22 @@
 """What a fetched page costs: CPU seconds of the client per 1,000 pages, against the bare loop that only reads bodies.
 
-    python bench/fetch.py [--pages 20000] [--hosts 2000] [--open 100] [--rounds 3] [--gzip] [--profile]
+    python bench/fetch.py [--pages 20000] [--hosts 2000] [--open 100] [--rounds 3] [--gzip] [--profile] [--scrapy PY]
     python bench/fetch.py --memory --pages 100000 --hosts 10000 --open 500 --bytes 100000 --window 60
 
 A server process on loopback answers with 1,000 distinct pages of 20 KB. Client processes run in turn: `bare` (aiohttp
 in its cheapest setting, research/fetch.md section 1) and `task` (`run_task`: politeness with delay 0, robots.txt of
 every host, SHA-256, gzip WARC with request records, journal). The least of the rounds counts; a ratio is only worth
-something within one run, since neighbours on the machine move both. `--memory` lets one task run for `--window` seconds
-and prints its peak memory, listing included.
+something within one run, since neighbours on the machine move both. `--scrapy` names an interpreter that has Scrapy
+(python -m venv v && v/bin/pip install scrapy): it then runs in the same turns, with robots.txt, parsing and storing
+nothing. `--memory` lets one task run for `--window` seconds and prints its memory, listing included: the peak, and how
+it went over time.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import json
-import random
 import resource
 import shutil
 import subprocess
@@ -27,44 +27,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PAGES = 1000  # distinct ones
-
-
-def serve(coded: bool, page_bytes: int) -> None:
-    """Answers GETs from memory until stdin closes; prints its port."""
-    answers = [_response(_text(number, page_bytes), coded) for number in range(PAGES)]
-    rules = b"User-agent: *\nDisallow: /private/\n"
-    robots = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(rules), rules)
-
-    class Server(asyncio.Protocol):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            self.transport: Any = transport
-
-        def data_received(self, data: bytes) -> None:
-            path = data.split(b" ", 2)[1]
-            self.transport.write(robots if path == b"/robots.txt" else answers[int(path[2:]) % PAGES])
-            if b"\r\nConnection: close" in data:
-                self.transport.close()
-
-    async def run() -> None:
-        server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0, backlog=4096)
-        print(server.sockets[0].getsockname()[1], flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-
-    asyncio.run(run())
-
-
-def _text(number: int, page_bytes: int = 20_000) -> bytes:
-    chance = random.Random(number)
-    words = [f"w{chance.randrange(5000)}" for _ in range(page_bytes // 6)]
-    return b"<html>" + " ".join(words).encode()[: page_bytes - 6]
-
-
-def _response(body: bytes, coded: bool) -> bytes:
-    extra = b"Content-Encoding: gzip\r\n" if coded else b""
-    body = gzip.compress(body, 6, mtime=0) if coded else body
-    head = b"HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Mon, 30 Nov 2026 00:00:00 GMT\r\nContent-Type: text/html\r\n"
-    return head + b"%bContent-Length: %d\r\n\r\n" % (extra, len(body)) + body
+RIG = Path(__file__).with_name("rig")
+GOALS = {"bare": "goal: the task at most 2.3 times it", "scrapy": "goal: at least 7.5 times the task"}
 
 
 async def bare(args: argparse.Namespace) -> int:
@@ -122,6 +86,8 @@ def task(args: argparse.Namespace) -> int:
             yield {"url_key": urls.url_key(url), "url": url, "host": host, "bucket": 0, "depth": 1}
 
     try:
+        if args.memory:
+            watch_memory()
         start = _cpu()
         made = run_task(Listing(rows()), settings, str(folder), "bench", 0)
         args.spent = _cpu() - start
@@ -130,6 +96,21 @@ def task(args: argparse.Namespace) -> int:
         return sum(path.stat().st_size for path in folder.rglob("*.warc.gz"))
     finally:
         shutil.rmtree(folder)
+
+
+def watch_memory() -> None:
+    """Prints the resident memory now and then while the task runs: flat, or growing?"""
+    import threading
+
+    def look() -> None:
+        began = time.monotonic()
+        while True:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            mib = pages * resource.getpagesize() >> 20
+            print(f"  after {time.monotonic() - began:4.0f} s: {mib} MiB", file=sys.stderr, flush=True)
+            time.sleep(10)
+
+    threading.Thread(target=look, daemon=True).start()
 
 
 def _cpu() -> float:
@@ -205,45 +186,55 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=20_000, help="of a page")
     parser.add_argument("--window", type=float, default=3600.0, help="seconds of a task")
     parser.add_argument("--memory", action="store_true", help="one run of the task, for its peak memory")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--scrapy", metavar="PYTHON", help="an interpreter that has Scrapy: measure it, too")
     parser.add_argument("--client", choices=["bare", "task"], help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.serve:
-        serve(args.gzip, args.bytes)
-    elif args.client:
+    if args.client:
         client(args)
     else:
         measure(args)
 
 
 def measure(args: argparse.Namespace) -> None:
-    me = [sys.executable, __file__]
-    flags = ["--serve", "--bytes", str(args.bytes), *(["--gzip"] if args.gzip else [])]
-    server = subprocess.Popen([*me, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    flags = ["--bytes", str(args.bytes), *(["--gzip"] if args.gzip else [])]
+    server = subprocess.Popen(
+        [sys.executable, str(RIG / "server.py"), *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert server.stdout is not None and server.stdin is not None
-    common = ["--port", server.stdout.readline().decode().strip(), "--pages", str(args.pages)]
-    common += ["--hosts", str(args.hosts), "--open", str(args.open), "--window", str(args.window)]
-    common += ["--memory"] if args.memory else []
+    args.port = int(server.stdout.readline())
     alone = args.profile or args.memory
-    kinds = ["task"] if alone else ["bare", "task"]
+    kinds = ["task"] if alone else ["bare", "task", *(["scrapy"] if args.scrapy else [])]
     least: dict[str, dict[str, float]] = {}
     try:
         for _ in range(1 if alone else args.rounds):
             for kind in kinds:
-                more = ["--profile"] if args.profile else []
-                told = subprocess.run([*me, "--client", kind, *common, *more], check=True, stdout=subprocess.PIPE)
+                told = subprocess.run(command(kind, args), check=True, stdout=subprocess.PIPE)
                 found = json.loads(told.stdout)
                 if kind not in least or found["cpu_s"] < least[kind]["cpu_s"]:
                     least[kind] = found
     finally:
         server.stdin.close()
         server.wait()
+    report(least, args.pages)
+
+
+def command(kind: str, args: argparse.Namespace) -> list[str]:
+    if kind == "scrapy":
+        told = {name: getattr(args, name) for name in ("port", "pages", "hosts", "open")}
+        return [args.scrapy, str(RIG / "scrapy_client.py"), json.dumps(told)]
+    sizes = [f"--{name}={getattr(args, name)}" for name in ("port", "pages", "hosts", "open", "window")]
+    flags = [f"--{name}" for name in ("memory", "profile") if getattr(args, name)]
+    return [sys.executable, __file__, "--client", kind, *sizes, *flags]
+
+
+def report(least: dict[str, dict[str, float]], pages: int) -> None:
     for kind, found in least.items():
-        cpu, rate = found["cpu_s"] / args.pages * 1000, args.pages / found["wall_s"]
-        print(f"{kind:5} {cpu:.3f} CPU-s per 1,000 pages, {rate:,.0f} pages/s, {found['rss_mib']:.0f} MiB peak")
-    if len(least) == 2:
-        print(f"ratio {least['task']['cpu_s'] / least['bare']['cpu_s']:.2f} (goal 2.3)")
+        cpu, rate = found["cpu_s"] / pages * 1000, pages / found["wall_s"]
+        print(f"{kind:6} {cpu:.3f} CPU-s per 1,000 pages, {rate:,.0f} pages/s, {found['rss_mib']:.0f} MiB peak")
+    for other in least.keys() - {"task"}:
+        more, less = ("task", other) if other == "bare" else (other, "task")
+        print(f"{more} / {less}: {least[more]['cpu_s'] / least[less]['cpu_s']:.2f} ({GOALS[other]})")
 
 
 if __name__ == "__main__":

@@ -26,11 +26,14 @@ from spindle.errors import ConfigError
 from spindle.progress import watch
 from spindle.runner import Turn
 from spindle.segments import SegmentId, State, advance, unaccounted
+from spindle.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MANIFEST = pa.schema([("task", pa.int32()), ("manifest", pa.string())])
+_MOVED = pa.schema([("warc_file", pa.string()), ("now_in", pa.string()), ("base", pa.int64())])
+Joined = Mapping[str, Sequence[Any]]  # WARC part -> file it was joined into, and what to add to an offset
 #: Times to the microsecond: a revisit record names the very instant of its original, and no delay loses its fraction.
 _ROW_JSON = "to_json(struct(*), map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\"))"
 
@@ -136,18 +139,44 @@ def _sorted_out(told: Iterator[tuple[int, str, Any]], task: int, known: Known) -
             (known.hosts if what == "host" else known.left)[row["host"]] = row
 
 
-def journal(turn: Turn, parts: Sequence[str], kind: str, table: str, of: str | None = None) -> DataFrame:
-    """The journal's records of one kind as a frame with the table's columns. `of`: the folder of another segment."""
+def journal(
+    turn: Turn,
+    parts: Sequence[str],
+    kind: str,
+    table: str,
+    of: str | None = None,
+    joined: Joined = MappingProxyType({}),
+) -> DataFrame:
+    """The journal's records of one kind as a frame with the table's columns. `of`: the folder of another segment;
+    `joined`: where WARC parts went that its rows still name."""
     of = of or turn.segment.folder
     spark, folder = turn.warehouse.spark, f"{turn.warehouse.uri}/{of}"
     ddl = "type STRING, " + schema.TABLES[table].replace(" NOT NULL", "")
     frame = (
         spark.read.schema(ddl).json([f"{folder}/{part}" for part in parts]) if parts else spark.createDataFrame([], ddl)
     )
+    frame = where_they_are(frame, joined)
     in_warehouse = f"IF(warc_file IS NULL, NULL, concat('{of}/', warc_file)) AS warc_file"
     return frame.filter(f"type = '{kind}'").selectExpr(
         *(in_warehouse if name == "warc_file" else name for name in schema.columns(table))
     )
+
+
+def where_they_are(records: DataFrame, joined: Joined) -> DataFrame:
+    """The same records, each pointing into the file that its WARC part was joined into."""
+    if not joined:
+        return records
+    rows = [{"warc_file": part, "now_in": file, "base": base} for part, (file, base) in joined.items()]
+    table = tables.frame_of(records.sparkSession, pa.Table.from_pylist(rows, schema=_MOVED)).hint("broadcast")
+    kept = [name for name in records.columns if name not in ("warc_file", "warc_offset")]
+    places = ["coalesce(now_in, warc_file) AS warc_file", "warc_offset + coalesce(base, 0L) AS warc_offset"]
+    return records.join(table, "warc_file", "left").selectExpr(*kept, *places)
+
+
+def joined_in(store: Store, folder: str) -> dict[str, Sequence[Any]]:
+    """What the manifests of a segment's finished tasks say of joined parts."""
+    done = [name for name in store.list(f"{folder}/journal/") if name.endswith(".done")]
+    return {part: place for name in done for part, place in json.loads(store.get(name)).get("joined", {}).items()}
 
 
 def fetches(records: DataFrame, turn: Turn) -> DataFrame:
@@ -243,13 +272,15 @@ def derive(
     """The repeatable second step: tables from journals, and what expired segments (`left`) heard of robots.txt. Returns
     pages by outcome and what they weighed, which the manifests say, so that no table is asked."""
     parts = sorted(part for manifest in made for part in manifest["parts"])
-    records = fetches(journal(turn, parts, "fetch", "fetches"), turn)
+    joined = {part: place for manifest in made for part, place in manifest["joined"].items()}
+    records = fetches(journal(turn, parts, "fetch", "fetches", joined=joined), turn)
     turn.put("fetches", records.coalesce(2))
     sums = [manifest["sums"] for manifest in made]
     if left or any(one["robots"] for one in sums):
-        attempts = journal(turn, parts, "robots", "robots")
+        attempts = journal(turn, parts, "robots", "robots", joined=joined)
         for folder, names in left.items():
-            attempts = attempts.union(journal(turn, names, "robots", "robots", folder))
+            moved = joined_in(turn.warehouse.store, folder)
+            attempts = attempts.union(journal(turn, names, "robots", "robots", folder, moved))
         merge_robots(turn, attempts, bool(left) or any(one["robots_known"] for one in sums))
     return totals(sums)
 

@@ -7,26 +7,30 @@ that is not listed is counted under its reason. Given the pinned time and seed a
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from spindle import candidates, config, runner, schema, selector, tables, urls
-from spindle.budgets import PACE, host_seconds
+from spindle import brakes, candidates, config, inbox, operators, rounds, runner, schema, selector, tables, urls
+from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
 from spindle.config import Settings
 from spindle.errors import NothingDue, WarehouseError
 from spindle.fetcher.addresses import AddressRule
+from spindle.fetcher.lookups import addresses_of
 from spindle.runner import Turn
 from spindle.scope import Scope, refusal
 from spindle.segments import Entry, SegmentId, State, live_overlaps
 from spindle.session import open_session
+from spindle.sheets import Sheets
 from spindle.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -60,6 +64,34 @@ def refused(turn: Turn) -> Column | None:
     return column
 
 
+def sheet_of_host(settings: Settings) -> Column | None:
+    """What sheets set for the host of a row, as a column over host and domain; None where none sets a host's limits."""
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    if not Sheets(settings.scope.sheets).limits_hosts():
+        return None
+    settings_json = settings.to_json()
+
+    def limits(host: pa.Array, domain: pa.Array) -> pa.Array:
+        told = sheets_of(settings_json)
+        rows = [sheet_values(told.of_host(name)) for name in host.to_pylist()]
+        for row, name in zip(rows, domain.to_pylist(), strict=True):
+            row["domain_budget"] = sheet_values(told.of_host(name))["domain_budget"]
+        kinds = {"DOUBLE": pa.float64(), "INT": pa.int32()}
+        return pa.array(rows, pa.struct([(name, kinds[kind]) for name, kind in SHEET.items()]))
+
+    ddl = ", ".join(f"{name}: {kind}" for name, kind in SHEET.items())
+    made: Any = arrow_udf(limits, f"struct<{ddl}>")  # type: ignore[call-overload] # as above
+    column: Column = made("host", "domain")
+    return column
+
+
+@lru_cache(maxsize=1)
+def sheets_of(settings_json: str) -> Sheets:
+    """The sheets, made once a worker."""
+    return Sheets(config.from_json(settings_json).scope.sheets)
+
+
 def without_denied(hosts: DataFrame, denied: Sequence[str]) -> DataFrame:
     """Hosts whose last address may not be connected to any more count as blocked."""
     from pyspark.sql.functions import expr
@@ -74,6 +106,23 @@ def without_denied(hosts: DataFrame, denied: Sequence[str]) -> DataFrame:
 
     made: Any = arrow_udf(refuses, "boolean")  # type: ignore[call-overload] # as above
     return hosts.withColumn("denied", made("ip")).withColumn("state", expr("IF(denied, 'blocked', state)"))
+
+
+def braked_forms(turn: Turn) -> Mapping[str, Sequence[brakes.Form]]:
+    """Host -> its forms of URLs that were learned to show one content again and again. Asked without Spark, so that a
+    range without any costs nothing: the URLs themselves need not be read then."""
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    rows = turn.warehouse.values("traps", {"bucket": list(span)}, schema.columns("traps"))
+    return brakes.braked(map(brakes.of_row, rows), turn.settings.brake, turn.now)
+
+
+def brakes_of(turn: Turn) -> DataFrame | None:
+    """Hosts with the patterns of such URLs; None where there are none."""
+    if not (found := braked_forms(turn)):
+        return None
+    patterns = [[brakes.pattern_of(form.form) for form in forms] for forms in found.values()]
+    kinds = [("host", pa.string()), ("patterns", pa.list_(pa.string()))]
+    return tables.frame_of(turn.warehouse.spark, pa.table([list(found), patterns], pa.schema(kinds)))
 
 
 @lru_cache(maxsize=1)
@@ -93,13 +142,19 @@ def reasoner(
 
 def rules_changed(entries: Iterable[Entry], settings: Settings) -> bool:
     """Whether a turn or inject of this warehouse was pinned under another scope or other traps."""
-    now, digest = json.loads(settings.to_json()), settings.digest()
+    now, digest = _rules_in(json.loads(settings.to_json())), settings.digest()
     for entry in entries:
-        if entry.pins and (pinned := json.loads(entry.pins)).get("digest") != digest:
-            then = pinned.get("settings", {})
-            if any(then.get(section) != now[section] for section in ("scope", "trap")):
-                return True
+        pinned = json.loads(entry.pins or "{}")
+        if pinned.get("digest", digest) != digest and _rules_in(pinned.get("settings", {})) != now:
+            return True
     return False
+
+
+def _rules_in(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides about a URL alone: the scope, the traps, and of the sheets those that set a trap's limits."""
+    scope, trap = dict(settings.get("scope", {})), settings.get("trap", {})
+    sheets = [sheet for sheet in scope.pop("sheets", []) if any(sheet.get(key) is not None for key in trap)]
+    return scope, trap, [{key: sheet[key] for key in ("match", *trap)} for sheet in sheets]
 
 
 def seeds_of(turn: Turn) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -126,18 +181,28 @@ class Plan(NamedTuple):
     loads: Sequence[selector.HostLoad]
     tasks: Mapping[str, int]
     repeated: int
+    found: Mapping[str, str]  # host -> address, where it was looked up for this list
 
     def counts(self, settings: Settings) -> dict[str, float]:
         """For `metrics`; the seconds are those that tasks were balanced by, and when the last may end."""
         counts = candidates.counts_of(self.counted, self.cuts, self.repeated)
+        counts |= {"hosts_looked_up": len(self.found), "hosts_unresolved": sum(not load.address for load in self.loads)}
         counts |= {"hosts": len(self.tasks), "tasks": 1 + max(self.tasks.values(), default=-1)}
         if seconds := self.seconds():
-            ends = selector.predicted_ends(
-                self.loads, self.tasks, settings.fetch.max_open * settings.fetch.queues_factor
-            )
             counts |= {"task_s.longest": round(max(seconds), 1), "task_s.mean": round(sum(seconds) / len(seconds), 1)}
-            counts["ends_s.latest"] = round(max(ends.values()), 1)
+            counts |= {f"ends_s.task_{task:05d}": round(end, 1) for task, end in self.ends(settings).items()}
+            counts["ends_s.latest"] = round(max(self.ends(settings).values()), 1)
+            counts["addresses_divided"] = sum(held > 1 for held in self.holders().values())
         return counts
+
+    def ends(self, settings: Settings) -> dict[int, float]:
+        """When each task may end, in seconds from its start."""
+        queues = settings.fetch.max_open * settings.fetch.queues_factor
+        return selector.predicted_ends(self.loads, self.tasks, queues, settings.politeness.address_gap_s)
+
+    def holders(self) -> dict[str, int]:
+        """By how many tasks each known address is held."""
+        return selector.holders(self.loads, self.tasks)
 
     def seconds(self) -> list[float]:
         """Expected seconds of hosts' queues, task by task."""
@@ -151,17 +216,21 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     """The list that the range would have now. Two queries: the census, and the hosts of the list."""
     warehouse, settings = turn.warehouse, turn.settings
     why = refused(turn)
-    waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why)
+    waiting = candidates.due(warehouse.read_range("urls", turn.segment), turn, why, brakes_of(turn))
     waiting = waiting if why is None else keep(waiting)  # asked in Python, so once
-    hosts = without_denied(warehouse.read_range("hosts", turn.segment), settings.network.deny_addresses)
+    hosts = operators.heard(warehouse.read_range("hosts", turn.segment), turn)
+    hosts = without_denied(hosts, settings.network.deny_addresses)
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
-    judged = keep(candidates.judge(waiting, hosts, turn))
+    judged = keep(candidates.judge(waiting, hosts, turn, sheet_of_host(settings)))
     counted = candidates.census(waiting, judged)
-    cuts = selector.cuts(counted.candidates, settings.generate)
+    cuts = selector.cuts(counted.candidates, replace(settings.generate, list_size=list_size(turn)))
     chosen = keep(candidates.selected(judged, cuts))
     loads, repeated = host_loads(chosen, settings) if cuts else ([], 0)
+    found = looked_up(loads, settings)
+    loads = [load._replace(address=load.address or found.get(load.host)) for load in loads]
     wished = settings.generate.fetch_tasks or warehouse.spark.sparkContext.defaultParallelism
-    return Plan(waiting, judged, counted, cuts, chosen, loads, selector.pack_tasks(loads, wished), repeated)
+    tasks = selector.pack_tasks(loads, wished, settings.politeness.address_max_open)
+    return Plan(waiting, judged, counted, cuts, chosen, loads, tasks, repeated, found)
 
 
 def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.HostLoad], int]:
@@ -180,13 +249,41 @@ def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.Hos
     return loads, repeated
 
 
+def list_size(turn: Turn) -> int:
+    """How many URLs the segment may list: of `generate.list_size` the part of its slice."""
+    wished, segment = turn.settings.generate.list_size, turn.segment
+    if segment.n == 1:
+        return wished
+    pinned = turn.warehouse.ledger.pins(str(segment)) if turn.entry else {}
+    due = pinned.get("due") or due_of_round(turn.warehouse, segment, turn.now)
+    return rounds.part_of(wished, due, segment.buckets(turn.warehouse.buckets))
+
+
+def due_of_round(warehouse: Warehouse, segment: SegmentId, now: datetime.datetime) -> list[int]:
+    """Due rows a bucket, by which the slices of a round divide its list: as its first slice has pinned it, or now."""
+    for entry in warehouse.ledger.entries():
+        if entry.pins and SegmentId.parse(entry.segment).run == segment.run:
+            due: list[int] | None = json.loads(entry.pins).get("due")
+            if due:
+                return due
+    return rounds.due_by_bucket(warehouse.file_facts(), warehouse.buckets, now)
+
+
+def looked_up(loads: Sequence[selector.HostLoad], settings: Settings) -> Mapping[str, str]:
+    """Addresses of the hosts that `hosts` knows none of, so far as the limits allow; those with most to do are asked
+    first."""
+    unknown = sorted((load for load in loads if not load.address), key=lambda load: (-load.seconds, load.host))
+    names = [load.host for load in unknown[: settings.generate.resolve_hosts]]
+    return addresses_of(names, settings) if names else {}
+
+
 # --- the list
 
 
 def fetchlist(plan: Plan, known: DataFrame, turn: Turn) -> DataFrame:
     """The rows of the list: what fetch needs to know, and the row as it stands, which update changes."""
-    keys = with_task(plan.chosen.filter("copy = 1"), plan.tasks)
-    keys = keys.select("bucket", "url_key", "level", "tie", "task").hint("broadcast")
+    keys = with_task(plan.chosen.filter("copy = 1"), plan)
+    keys = keys.select("bucket", "url_key", "level", "tie", "task", "ip", "ip_tasks").hint("broadcast")
     order = "PARTITION BY task ORDER BY level, score DESC, tie"
     rows = known.join(keys, ["bucket", "url_key"])
     if plan.repeated:
@@ -198,18 +295,36 @@ def fetchlist(plan: Plan, known: DataFrame, turn: Turn) -> DataFrame:
     return rows.drop("priority").withColumnRenamed("level", "priority").select(*schema.columns("fetchlist"))
 
 
-def with_task(chosen: DataFrame, tasks: Mapping[str, int]) -> DataFrame:
-    """Adds each host's task: from the query itself where hosts are few (a frame costs more), else by broadcast."""
-    if not tasks:
-        return chosen.selectExpr("*", "0 AS task")
-    if len(tasks) > LITERAL_HOSTS:
-        table = pa.table({"host": list(tasks), "task": pa.array(tasks.values(), pa.int32())})
-        return chosen.join(chosen.sparkSession.createDataFrame(table).hint("broadcast"), "host")
-    hosts_of: dict[int, list[str]] = defaultdict(list)
-    for host, task in tasks.items():
-        hosts_of[task].append(_sql_text(host))
-    cases = " ".join(f"WHEN host IN ({', '.join(hosts)}) THEN {task}" for task, hosts in sorted(hosts_of.items()))
-    return chosen.selectExpr("*", f"CASE {cases} END AS task")
+def with_task(chosen: DataFrame, plan: Plan) -> DataFrame:
+    """Adds each host's task, address, and by how many tasks that is held: from the query itself where hosts are few (a
+    frame costs more), else by broadcast."""
+    if not plan.tasks:
+        return chosen.selectExpr("*", "0 AS task", "1 AS ip_tasks")
+    held = plan.holders()
+    if len(plan.tasks) > LITERAL_HOSTS:
+        rows = [
+            (load.host, load.address, plan.tasks[load.host], held.get(load.address or "", 1)) for load in plan.loads
+        ]
+        kinds = {"host": pa.string(), "ip": pa.string(), "task": pa.int32(), "ip_tasks": pa.int32()}
+        columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+        table = pa.table({name: pa.array(values, kind) for (name, kind), values in columns})
+        return chosen.drop("ip").join(chosen.sparkSession.createDataFrame(table).hint("broadcast"), "host")
+    divided = {address: number for address, number in held.items() if number > 1}
+    ip = f"coalesce(ip, {_case('host', plan.found, 'STRING')}) AS ip"
+    placed = chosen.selectExpr("* EXCEPT (ip)", f"{_case('host', plan.tasks)} AS task", ip)
+    return placed.selectExpr("*", f"coalesce({_case('ip', divided)}, 1) AS ip_tasks")
+
+
+def _case(column: str, values: Mapping[str, object], kind: str = "INT") -> str:
+    """A look-up as SQL; null where the column has none of the names."""
+    names_of: dict[object, list[str]] = defaultdict(list)
+    for name, value in values.items():
+        names_of[value].append(_sql_text(name))
+    cases = [
+        f"WHEN {column} IN ({', '.join(names)}) THEN {value if isinstance(value, int) else _sql_text(str(value))}"
+        for value, names in names_of.items()
+    ]
+    return f"CAST(CASE {' '.join(cases)} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
 
 
 def _sql_text(value: str) -> str:
@@ -243,7 +358,10 @@ def open_turn(warehouse: Warehouse, segment: SegmentId, settings: Settings, opti
         WarehouseError: the URLs of the warehouse are spelled by another policy.
     """
     check_policy(warehouse.marker, settings)
-    pins = runner.pins(runner.now_of(options), settings)
+    now = runner.now_of(options)
+    pins = runner.pins(now, settings) | {"wishes": inbox.last(warehouse.store)}
+    if segment.n > 1:
+        pins["due"] = due_of_round(warehouse, segment, now)
     entry = warehouse.ledger.open(segment, pins, settings.generate.lease_s, time.time)
     return runner.pinned_turn(warehouse, segment, warehouse.ledger.pins(str(segment)), entry)
 
@@ -270,9 +388,7 @@ def preview(turn: Turn) -> dict[str, float]:
     with runner.kept() as keep:
         plan = planned(turn, keep)
         of_host = sorted(plan.loads, key=lambda load: (-load.urls, load.host))
-    ends = selector.predicted_ends(
-        plan.loads, plan.tasks, turn.settings.fetch.max_open * turn.settings.fetch.queues_factor
-    )
+    ends = plan.ends(turn.settings)
     for task, seconds in enumerate(plan.seconds()):
         part = [load for load in plan.loads if plan.tasks[load.host] == task]
         listed = sum(load.urls for load in part)

@@ -1,13 +1,15 @@
-"""update: what a segment fetched, and the links that lead into its range, come home into `urls` and `hosts`.
+"""update: what a segment fetched, the links that lead into its range, and dedup's verdicts come home into `urls` and
+`hosts`.
 
 One MERGE a table, its condition carrying the range's literal bucket list, so that cost follows the batch. All events
-of one URL are combined into one row first. Order: hosts, urls, events, then the state; each is idempotent alone, since
-rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
+of one URL are combined into one row first. Order: hosts, inbox, urls, events, then the state; each is idempotent alone,
+since rows carry the segment that wrote them, so a rerun after a crash anywhere changes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import sys
 import time
@@ -16,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import facts, inlinks, priority, runner, schema, tables
-from spindle.config import Settings, from_json
+from spindle import brakes, copies, facts, inlinks, operators, priority, runner, schema, tables
+from spindle.config import RecrawlSettings, Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
 
@@ -70,14 +72,17 @@ def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> A
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spindle.sheets import Sheets
         from spindle.urls import registered_domain
 
         settings = from_json(settings_json)
+        sheets = Sheets(settings.scope.sheets)
         for batch in batches:
             kept = batch.select(names).schema
             rows = []
             for row in batch.to_pylist():
-                after = facts.advanced(row, settings.recrawl, now)
+                rules = sheets.recrawl(row["url"], row["host"], settings.recrawl)
+                after = facts.advanced(row, rules, now)
                 after["domain"] = row["domain"] or registered_domain(row["host"])
                 rows.append({name: after[name] for name in names})
             yield pa.RecordBatch.from_pylist(rows, schema=kept)
@@ -85,31 +90,16 @@ def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> A
     return work
 
 
-def with_copies(after: DataFrame, urls: DataFrame) -> DataFrame:
-    """Names exact copies: of all URLs of the range with one content the first known is the original, its key the
-    cluster's id; the others become duplicates of it."""
-    owners = urls.filter("content_hash IS NOT NULL AND duplicate_of IS NULL").select(
-        "url_key", "content_hash", "discovered_at"
-    )
-    fetched = after.filter("status = 'fetched' AND content_hash IS NOT NULL")
-    here = fetched.select("url_key", "content_hash", "discovered_at")
-    hashes = here.select("content_hash").distinct().hint("broadcast")
-    others = owners.join(hashes, "content_hash", "left_semi").join(after.select("url_key"), "url_key", "left_anti")
-    all_holders = others.selectExpr("*", "0 AS late").unionByName(here.selectExpr("*", "1 AS late"))
-    order = "PARTITION BY content_hash ORDER BY late, discovered_at, url_key"
-    first = all_holders.selectExpr("url_key", "late", f"first(url_key) OVER ({order}) AS original")
-    copies = first.filter("late = 1 AND url_key <> original").select("url_key", "original")
-    joined = after.join(copies, "url_key", "left")
-    kept = [name for name in after.columns if name not in ("duplicate_of", "status")]
-    status = "IF(original IS NOT NULL, 'duplicate', status) AS status"
-    return joined.selectExpr(*kept, "coalesce(original, duplicate_of) AS duplicate_of", status)
-
-
-def folded(links: DataFrame) -> DataFrame:
-    """The links into the range, one row a target: least depth, source hosts as a sketch, the seed's priority."""
+def folded(links: DataFrame, verdicts: DataFrame | None) -> DataFrame:
+    """The links into the range and what dedup says of its URLs, one row a URL: least depth, source hosts as a sketch,
+    the seed's priority; the cluster that it is a copy in, and the content for which that holds."""
     bit = inlinks.bit_sql("xxhash64(src_host)")
     outside = f"IF(src_host <> dst_host AND rel NOT IN ('sitemap', 'feed'), {bit}, 0L)"
-    return links.groupBy("dst_key", "dst_bucket").agg(
+    told = "CAST(NULL AS STRING) AS verdict_hash", "CAST(NULL AS BIGINT) AS verdict_of"
+    rows = links.selectExpr("*", *told)
+    if verdicts is not None:
+        rows = rows.unionByName(verdicts, allowMissingColumns=True)
+    return rows.groupBy("dst_key", "dst_bucket").agg(
         *_aggregates(
             {
                 "link_url": "min(dst_url)",
@@ -119,9 +109,27 @@ def folded(links: DataFrame) -> DataFrame:
                 "link_depth": "min(depth)",
                 "link_bits": f"bit_or({outside})",
                 "link_seed_priority": "max(seed_priority)",
+                "verdict_hash": "max(verdict_hash)",
+                "verdict_of": "max(verdict_of)",
             }
         )
     )
+
+
+def judged(row: str, rules: RecrawlSettings) -> dict[str, str]:
+    """Columns of a row (names prefixed by `row`) under dedup's verdict, which holds while its content is the one that
+    was judged. A copy is recrawled rarely; one that is preferred now comes when its own interval says."""
+    holds = f"coalesce(verdict_hash = {row}content_hash, false)"
+    shown = f"{holds} AND {row}status IN ('fetched', 'duplicate')"
+    turned = f"{shown} AND (verdict_of IS NULL) = ({row}status = 'duplicate')"
+    rarely = f"{row}last_fetch + make_interval(0, 0, 0, 0, 0, 0, {rules.max_interval_s})"
+    again = f"least({row}next_fetch, {row}last_fetch + make_interval(0, 0, 0, 0, 0, 0, {row}fetch_interval_s))"
+    due = f"IF(verdict_of IS NULL, {again}, {rarely})"
+    return {
+        "duplicate_of": f"IF({holds}, verdict_of, {row}duplicate_of)",
+        "status": f"IF({shown}, IF(verdict_of IS NULL, 'fetched', 'duplicate'), {row}status)",
+        "next_fetch": f"IF({turned} AND coalesce({row}fixed_interval_s, 0) <= 0, {due}, {row}next_fetch)",
+    }
 
 
 def _aggregates(columns: Mapping[str, str]) -> list[Any]:
@@ -142,13 +150,13 @@ def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -
     first["seed_priority"] = "coalesce(f_seed_priority, link_seed_priority)"
     first["discovered_at"] = f"coalesce(f_discovered_at, {at})"
     defaults = schema.NEW_URL | {"next_fetch": at}
+    verdict = judged("f_", turn.settings.recrawl)
     for name in facts.COLUMNS:
         blank = defaults.get(name, f"CAST(NULL AS {facts.TYPES[name]})")
-        first[name] = f"IF(f_url_key IS NULL, {blank}, f_{name})"
+        first[name] = f"IF(f_url_key IS NULL, {blank}, {verdict.get(name, f'f_{name}')})"
     columns = [f"{sql} AS {name}" for name, sql in first.items()]
-    rows = both.selectExpr(
-        *columns, "coalesce(link_bits, 0L) AS link_bits", "link_depth", "f_url_key IS NOT NULL AS fetched"
-    )
+    more = ("coalesce(link_bits, 0L) AS link_bits", "link_depth", "verdict_hash", "verdict_of")
+    rows = both.selectExpr(*columns, *more, "f_url_key IS NOT NULL AS fetched")
     return rows.join(hosts.select("host", "quality"), "host", "left")
 
 
@@ -175,8 +183,10 @@ def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
     scores = scored(turn.settings, rank | {"change_count": "s.change_count", "fetch_count": "s.fetch_count"})
     builder = builder.whenMatchedUpdate(newer, {**fetched, **linked, **scores, "last_segment": here})
     moved = "s.link_depth < t.depth OR (s.link_bits & ~t.inlink_bits) <> 0"
+    turned = "s.verdict_hash = t.content_hash AND NOT (s.verdict_of <=> t.duplicate_of)"
+    verdict: dict[str, Any] = judged("t.", turn.settings.recrawl)
     scores = scored(turn.settings, rank | {"change_count": "t.change_count", "fetch_count": "t.fetch_count"})
-    builder = builder.whenMatchedUpdate(moved, {**linked, **scores})
+    builder = builder.whenMatchedUpdate(f"{moved} OR {turned}", {**linked, **scores, **verdict})
     count = inlinks.estimate_sql("s.link_bits")
     names = ("seed_priority", "depth", "quality", "change_count", "fetch_count")
     scores = scored(turn.settings, {name: f"s.{name}" for name in names} | {"inlinks": count})
@@ -188,7 +198,8 @@ def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
         "inlinks": count,
         "last_segment": f"IF(s.fetched, {here}, NULL)",
     }
-    done = tables.retry_conflicts(builder.whenNotMatchedInsert(values=new).execute).head()
+    known = "s.fetched OR s.link_depth IS NOT NULL"  # not where there is a verdict alone
+    done = tables.retry_conflicts(builder.whenNotMatchedInsert(known, values=new).execute).head()
     return int(done.num_inserted_rows), int(done.num_updated_rows)
 
 
@@ -224,6 +235,46 @@ def host_rows(fetches: DataFrame, listed: DataFrame) -> DataFrame:
         .agg(*_aggregates({"outcomes": "map_from_entries(collect_list(struct(outcome, count)))"}))
     )
     return by_host.join(tally, "host")
+
+
+def learn_forms(turn: Turn, source: DataFrame) -> int:
+    """Notes the forms of URLs whose new pages show one content (`brakes`); how many rows of `traps` that changed."""
+    warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
+    new = source.filter("fetched AND fetch_count = 1 AND status IN ('fetched', 'duplicate')")
+    new = new.select("host", "bucket", "url", "simhash", "content_hash")
+    known = warehouse.values("traps", {"bucket": list(span)}, schema.columns("traps"))
+    work = _learner(known, turn.settings.to_json(), str(turn.segment), turn.now)
+    if turn.is_small():
+        changed = [row for batch in work(iter(new.toArrow().to_batches())) for row in batch.to_pylist()]
+    else:
+        ddl = schema.TABLES["traps"].replace(" NOT NULL", "")
+        changed = new.repartition("host").mapInArrow(work, ddl).toArrow().to_pylist()
+    if changed:
+        keys = {(row["host"], row["form"]) for row in changed}
+        hosts = sorted({host for host, _ in keys})
+        rest = [row for row in known if row["host"] in hosts and (row["host"], row["form"]) not in keys]
+        names = ", ".join("'" + host.replace("'", "''") + "'" for host in hosts)
+        warehouse.rewrite("traps", f"{tables.in_buckets(span)} AND host IN ({names})", rest + changed)
+    return len(changed)
+
+
+def _learner(known: Sequence[Mapping[str, Any]], settings_json: str, segment: str, now: datetime.datetime) -> Any:
+    """The function that runs in Spark's Python worker, hosts whole; it closes over plain values only."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pages = [brakes.NewPage(**row) for batch in batches for row in batch.to_pylist()]
+        forms = brakes.learned(map(brakes.of_row, known), pages, from_json(settings_json).brake, segment, now)
+        yield pa.RecordBatch.from_pylist([dataclasses.asdict(form) for form in forms], schema=brakes_schema())
+
+    return work
+
+
+def brakes_schema() -> pa.Schema:
+    """Rows of `traps` as Arrow has them."""
+    moment = pa.timestamp("us", "UTC")
+    kinds = {"STRING": pa.string(), "INT": pa.int32(), "ARRAY<BIGINT>": pa.list_(pa.int64()), "TIMESTAMP": moment}
+    fields = (ddl.replace(" NOT NULL", "").split(" ", 1) for ddl in schema.field_ddl("traps"))
+    return pa.schema([(name, kinds[kind]) for name, kind in fields])
 
 
 def merge_hosts(turn: Turn, learned: DataFrame) -> None:
@@ -293,7 +344,7 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     The watermark saves work only: folding a link twice changes nothing.
     """
     warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
-    mark, entries = watermark(turn), warehouse.ledger.entries()
+    mark, entries = watermark(turn, "links_version"), warehouse.ledger.entries()
     expired = {e.segment for e in entries if e.state is State.EXPIRED}  # they change no URL (DESIGN invariant 5)
     unread = [e for e in entries if e.state is State.PARSED and e.seq > mark and e.segment not in expired]
     upto = max((e.seq for e in entries), default=0)
@@ -319,7 +370,7 @@ def also_spoken_to(turn: Turn, fetches: DataFrame, listed: DataFrame) -> tuple[D
     """The fetches and the list of this segment, with those of segments of the range that expired since the last turn:
     they change no URL, but what their journals say of hosts still counts (DESIGN invariant 5)."""
     warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
-    mark, entries = watermark(turn), warehouse.ledger.entries()
+    mark, entries = watermark(turn, "links_version"), warehouse.ledger.entries()
     lapsed = [e for e in entries if e.state is State.EXPIRED and e.seq > mark]
     here = [e.segment for e in lapsed if e.bucket_lo < span.stop and span.start < e.bucket_hi]
     folders = [f"{SegmentId.parse(name).folder}/journal/" for name in here]
@@ -334,18 +385,28 @@ def also_spoken_to(turn: Turn, fetches: DataFrame, listed: DataFrame) -> tuple[D
     return fetches.unionByName(spoken), listed.select("host", "domain").unionByName(old.select("host", "domain"))
 
 
-def watermark(turn: Turn) -> int:
-    """The ledger's place up to which all buckets of the range have folded their links; 0 where one never did."""
+def verdicts_into(turn: Turn) -> tuple[DataFrame | None, int]:
+    """What dedup says of URLs of the range and was not folded yet, None where it says nothing; and up to which of its
+    runs. To fold a verdict twice changes nothing."""
+    warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
+    upto = copies.done(warehouse.uri)
+    rows = copies.verdicts(warehouse.uri, watermark(turn, "copies_version"), upto, span)
+    return (tables.frame_of(warehouse.spark, rows) if rows.num_rows else None), upto
+
+
+def watermark(turn: Turn, name: str) -> int:
+    """The place up to which all buckets of the range have folded their links, or verdicts; 0 where one never did."""
     span = turn.segment.buckets(turn.warehouse.buckets)
-    marks = turn.warehouse.values("seen", {"bucket": list(span)}, ["bucket", "links_version"])
-    found = [row["links_version"] or 0 for row in marks]
+    marks = turn.warehouse.values("seen", {"bucket": list(span)}, ["bucket", name])
+    found = [row[name] or 0 for row in marks]
     return min(found) if len(found) == len(span) else 0
 
 
-def mark_folded(turn: Turn, upto: int) -> None:
-    """Moves the watermark of the range's buckets."""
+def mark_folded(turn: Turn, links_upto: int, copies_upto: int) -> None:
+    """Moves the watermarks of the range's buckets."""
     span = turn.segment.buckets(turn.warehouse.buckets)
-    rows = [{"bucket": bucket, "filter": None, "rows": 0, "links_version": upto} for bucket in span]
+    marks = {"links_version": links_upto, "copies_version": copies_upto}
+    rows = [{"bucket": bucket, "filter": None, "rows": 0, **marks} for bucket in span]
     turn.warehouse.rewrite("seen", tables.in_buckets(span), rows)
 
 
@@ -359,17 +420,20 @@ def run(turn: Turn) -> dict[str, float]:
     with runner.kept(few=few) as keep:  # each of these is used several times, and a batch is small beside the table
         events = keep(events_of(fetches, pages))
         merge_hosts(turn, keep(host_rows(*also_spoken_to(turn, fetches, listed))))
-        links, upto = links_into(turn)
+        operators.fold(turn)  # after it: a host blocked meanwhile is blocked, whatever it answered
+        links, links_upto = links_into(turn)
+        verdicts, copies_upto = verdicts_into(turn)
         urls = warehouse.read_range("urls", turn.segment)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn))
         hosts = warehouse.read_range("hosts", turn.segment)
-        source = keep(combined(with_copies(after, urls), folded(links), hosts, turn))
+        source = keep(combined(after, folded(links, verdicts), hosts, turn))
         inserted, changed = merge_urls(turn, source)
+        noted = learn_forms(turn, source)
     turn.put("events", event_rows(fetches, turn).coalesce(1))
-    mark_folded(turn, upto)
+    mark_folded(turn, links_upto, copies_upto)
     warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
     warehouse.sync_segments()
-    return {"new_urls": inserted, "changed_urls": changed}
+    return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

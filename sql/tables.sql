@@ -10,7 +10,9 @@ CREATE OR REPLACE TEMPORARY VIEW fetches AS SELECT * FROM delta.`${warehouse}/fe
 CREATE OR REPLACE TEMPORARY VIEW pages AS SELECT * FROM delta.`${warehouse}/pages`;
 CREATE OR REPLACE TEMPORARY VIEW links AS SELECT * FROM delta.`${warehouse}/links`;
 CREATE OR REPLACE TEMPORARY VIEW fingerprints AS SELECT * FROM delta.`${warehouse}/fingerprints`;
+CREATE OR REPLACE TEMPORARY VIEW copies AS SELECT * FROM delta.`${warehouse}/copies`;
 CREATE OR REPLACE TEMPORARY VIEW clusters AS SELECT * FROM delta.`${warehouse}/clusters`;
+CREATE OR REPLACE TEMPORARY VIEW traps AS SELECT * FROM delta.`${warehouse}/traps`;
 CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM delta.`${warehouse}/seen`;
 CREATE OR REPLACE TEMPORARY VIEW events AS SELECT * FROM delta.`${warehouse}/events`;
 CREATE OR REPLACE TEMPORARY VIEW metrics AS SELECT * FROM delta.`${warehouse}/metrics`;

@@ -26,6 +26,7 @@ from typing import Any
 from spindle import config, schema, urls, warc
 from spindle.defaults import default_layer
 from spindle.fetcher import Around, Listing, fetch_task, read_parts
+from spindle.fetcher.journal import place_now
 from spindle.store import open_store
 
 Script = Callable[[socket.socket], None]
@@ -163,10 +164,18 @@ class Site:
         context.load_cert_chain(certificate, key)
         return self._listen(context), certificate
 
+    def serve_ipv6(self) -> int | None:
+        """Serve the same pages at ::1 too; the port, or None where the machine has no such address."""
+        try:
+            return self._listen(None, "::1")
+        except OSError:
+            return None
+
     # --- the server
 
-    def _listen(self, tls: ssl.SSLContext | None) -> int:
-        listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    def _listen(self, tls: ssl.SSLContext | None, address: str = "127.0.0.1") -> int:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.create_server((address, 0), family=family, backlog=512)
         self._listeners.append(listener)
         threading.Thread(target=self._accept, args=(listener, tls), daemon=True).start()
         port: int = listener.getsockname()[1]
@@ -232,7 +241,9 @@ def _requests(connection: socket.socket) -> Iterator[Request]:
         head, _, waiting = waiting.partition(b"\r\n\r\n")
         line, *fields = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-        yield Request(headers.get("host", "").partition(":")[0], line, headers, time.monotonic())
+        host = headers.get("host", "")
+        host = host[: host.index("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        yield Request(host, line, headers, time.monotonic())
 
 
 def listing_row(url: str, position: int = 0, **more: Any) -> dict[str, Any]:
@@ -321,5 +332,5 @@ class Fetched:
 
     def record(self, row: Mapping[str, Any]) -> warc.Record:
         """The WARC record that a row points to."""
-        data = (self.folder / row["warc_file"]).read_bytes()
-        return warc.read_record(data[row["warc_offset"] : row["warc_offset"] + row["warc_length"]])
+        file, offset, length = place_now(row, self.manifest["joined"])
+        return warc.read_record((self.folder / file).read_bytes()[offset : offset + length])

@@ -31,7 +31,7 @@ from spindle.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONTACT = ["--set", "agent.contact=https://crawler.test/"]
+CONTACT = ["--set", "agent.contact=https://crawler.test/", "--set", "network.hosts_file_only=true"]
 
 
 class Told(NamedTuple):
@@ -276,7 +276,8 @@ def test_the_state_of_a_warehouse_refuses(
     command: str, code: int, words: str, owned: Warehouse, spindle: Spindle
 ) -> None:
     before = ledger_lines(owned)
-    told = spindle(*command.split(" "), "--warehouse", owned.store.root, *CONTACT)
+    takes_settings = CONTACT if "--segment" in command else ()
+    told = spindle(*command.split(" "), "--warehouse", owned.store.root, *takes_settings)
     assert (told.code, told.out) == (code, ""), told.err
     assert words in told.err and told.err.count("\n") == 1
     assert ledger_lines(owned) == before

@@ -14,10 +14,11 @@ import pytest
 
 from loopback import Site, listing_rows, run
 from rows import add, listed_row, new_warehouse, open_turn, settings_of, url_row, utc
-from spindle import progress
+from spindle import progress, warc
 from spindle.fetcher import Listing, run_task
 from spindle.fetcher.tally import Tally
 from spindle.jobs import fetch
+from spindle.reader import SegmentReader
 from spindle.segments import State
 from spindle.store import open_store
 from spindle.tables import Warehouse
@@ -53,6 +54,23 @@ def test_two_tasks_in_one_partition_are_an_error_and_not_one_task() -> None:
     rows = fetch._sorted_out(fetch._told(told((0, "url", {}), (2, "url", {}))), 0, fetch.Known())
     with pytest.raises(ValueError, match="tasks 0 and 2"):
         list(rows)
+
+
+def test_what_is_known_of_a_host_outlives_the_batches_its_urls_come_in(site: Site, tmp_path: Path) -> None:
+    """apache/nutch#729: a queue that is empty between two batches must not forget its host. One URL of it a batch."""
+    site.page("/2", "no", status=429, host="h.test")
+    pages = [site.url(f"/{n}", host) for n in range(6) for host in ("h.test", f"other{n}.test")]
+    rows = [(0, "url", row) for row in listing_rows(pages)]
+    work = fetch._worker(
+        site.settings({"politeness": {"min_delay_s": 0.15}}).to_json(), str(tmp_path), "t.1of1", "2026-12", 2e9, False
+    )
+    (batch,) = work(told(*rows))
+    made = json.loads(batch.to_pylist()[0]["manifest"])
+    assert made["counts"]["not_found"] == len(pages) - 1
+    gaps = site.gaps("h.test")
+    assert len(gaps) == 6, "robots.txt and six pages"
+    assert min(gaps) >= 0.15
+    assert gaps[3] >= 2 * 0.15, "after the 429"
 
 
 # --- what a manifest says, and the bar
@@ -104,6 +122,7 @@ def test_tables_follow_from_journals_and_again(spark: SparkSession, site: Site, 
     """Two origins over two turns; one's robots.txt changes. A second step that is repeated changes nothing, whether
     rows only came in or others were renewed and closed."""
     warehouse, known, sums = new_warehouse(spark, tmp_path / "w"), dict[str, Any](), []
+    sealing = site.settings({"politeness": {"min_delay_s": 0.1}, "fetch": {"seal_interval_s": 0.05}})
     site.page("/a", b"<p>a")
     for body in (b"Disallow: /x", b"Disallow: /y"):
         site.page("/robots.txt", b"User-agent: *\n" + body, host="h.test")
@@ -111,14 +130,21 @@ def test_tables_follow_from_journals_and_again(spark: SparkSession, site: Site, 
     for number in range(2):
         turn = open_turn(warehouse, f"t{number}", settings_of())
         listing = Listing(listing_rows([site.url("/a"), site.url("/none"), site.url("/a", "i.test")]), {}, known)
-        made = run_task(listing, site.settings(), warehouse.store.root, str(turn.segment), 0, month=turn.month)
+        made = run_task(listing, sealing, warehouse.store.root, str(turn.segment), 0, month=turn.month)
         sums.append(fetch.derive(turn, [made]))
         assert fetch.derive(turn, [made]) == sums[-1]
+        assert made["joined"], "several WARC parts have become one file"
         robots = read(warehouse, "robots")
         known = {row["origin"]: row | {"expires_at": row["attempted_at"]} for row in robots if row["until"] is None}
         warehouse.ledger.release(str(turn.segment), 0)
     assert [(one["fetches"], one["outcome.ok"], one["outcome.not_found"]) for one in sums] == [(3, 2, 1)] * 2
-    assert len(read(warehouse, "fetches")) == 6
+    rows = read(warehouse, "fetches")
+    assert len(rows) == 6
+    reader = SegmentReader(warehouse.store.root, 1)
+    for row in rows + robots:
+        assert (tmp_path / "w" / row["warc_file"]).exists(), "any reader opens it, by the row alone"
+        record = warc.read_record(reader.read(row["warc_file"], row["warc_offset"], row["warc_length"]))
+        assert record.fields["warc-target-uri"] == row.get("url", row.get("origin", "") + "/robots.txt")
     old, new, same = sorted(robots, key=lambda row: (row["origin"], row["since"]))
     assert [row["body"].rpartition("/")[2] for row in (old, new, same)] == ["x", "y", "same"]
     assert [row["last_segment"] for row in (old, new, same)] == ["t0.1of1", "t1.1of1", "t1.1of1"]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from fake_s3 import FakeS3
 from loopback import Fetched, Site, listing_rows, run
-from spindle import store_s3, warc
+from spindle import cli, store_s3, warc
 from spindle.errors import WarehouseError
 from spindle.fetcher import (
     Around,
@@ -36,6 +36,9 @@ from spindle.fetcher import (
 )
 from spindle.fetcher.journal import Journal, manifest
 from spindle.fetcher.listing import steady_clock
+from spindle.ledger import Ledger
+from spindle.schema import FORMAT_VERSION
+from spindle.segments import SegmentId
 from spindle.store import LocalStore, Store, open_store
 
 DATE = "2026-11-30T12:00:00.000000Z"
@@ -395,7 +398,7 @@ CHILD = """
 import json, os, sys
 from spindle import config
 from spindle.fetcher import Listing, run_task, visit
-told = json.loads(sys.argv[1])
+told = json.load(sys.stdin)
 real = visit.judge
 def judge(answer, page, limits):
     if page.url == told.get("poison"):
@@ -409,7 +412,11 @@ made = run_task(Listing(told["rows"]), settings, told["root"], "t.1of1", 0)
 
 def start(site: Site, root: Path, pages: list[str], settings: Any, poison: str = "", how: str = "pass") -> Any:
     told = {"settings": settings.to_json(), "rows": listing_rows(pages), "root": str(root), "poison": poison}
-    return subprocess.Popen([sys.executable, "-c", CHILD.replace("{poison}", how), json.dumps(told)])
+    child = subprocess.Popen([sys.executable, "-c", CHILD.replace("{poison}", how)], stdin=subprocess.PIPE, text=True)
+    assert child.stdin is not None
+    with child.stdin:
+        json.dump(told, child.stdin)
+    return child
 
 
 def result(root: Path) -> Fetched:
@@ -527,6 +534,38 @@ def test_an_old_process_that_lives_on_stops_when_a_new_one_takes_over(site: Site
     assert len(site.requests) <= before + 4, "it may send until its next seal, and no longer"
     found = result(tmp_path)
     assert Counter(row["url"] for row in found.pages) == Counter(pages)
+
+
+def test_commands_reach_a_running_fetch_within_a_minute_and_stop_drains_it(site: Site, tmp_path: Path) -> None:
+    """Another process fetches, with the shipped intervals; what counts is the server's log. Unheard, the blocked host
+    would be asked for two minutes."""
+    pages = [site.url(f"/{n}", host) for n in range(600) for host in ("h.test", "g.test")]
+    store = open_store(tmp_path)
+    store.put("spindle.json", json.dumps({"format_version": FORMAT_VERSION, "buckets": 4}).encode())
+    Ledger(store, 4).open(SegmentId.parse("t.1of1"), {}, 3600.0, time.time)
+    child = start(site, tmp_path, pages, site.settings({"politeness": {"min_delay_s": 0.2}}))
+    wait_until(lambda: len(site.paths("h.test")) > 3)
+    assert cli.main(["hosts", "block", "h.test", "--warehouse", str(tmp_path)]) == 0
+    blocked_at, since = time.monotonic(), len(site.paths("g.test"))
+    wait_until(lambda: time.monotonic() > site.seen(host="h.test")[-1].started + 3)
+    assert site.seen(host="h.test")[-1].started < blocked_at + 60
+    assert len(site.paths("g.test")) > since, "the other host goes on"
+    assert cli.main(["stop", "--warehouse", str(tmp_path)]) == 0
+    stopped_at = time.monotonic()
+    assert child.wait(60) == 0
+    assert site.seen(host="g.test")[-1].started < stopped_at + 60
+    found = result(tmp_path)
+    assert found.manifest["stopped"] == "stop"
+    assert Counter(row["url"] for row in found.pages) == Counter(pages)
+    assert Counter(row["outcome"] for row in found.pages)["not_found"] == len(site.paths())
+    assert {row["error"] for row in found.pages if row["outcome"] == "not_reached"} == {"blocked", "stop"}
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 90.0) -> None:
+    until = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < until, "it never came to that"
+        time.sleep(0.05)
 
 
 def test_records_of_a_killed_attempt_are_whole_or_absent(site: Site, tmp_path: Path) -> None:

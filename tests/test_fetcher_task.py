@@ -23,7 +23,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from loopback import Fetched, Site, listing_row, run
 from spindle import inbox, schema, urls
-from spindle.fetcher import course, visit, wire
+from spindle.fetcher import books, course, visit, wire
+from spindle.fetcher.rows import as_seconds
 from spindle.store import open_store
 from spindle.wishes import What
 
@@ -348,6 +349,18 @@ def test_hosts_on_one_address_share_its_cap(site: Site) -> None:
         assert len(open_then) <= 2
 
 
+def test_a_task_keeps_to_its_part_of_an_address(site: Site) -> None:
+    """Hosts never met, which generate has looked up and packed into four tasks: of a cap of 8 this one opens 2."""
+    hosts = [f"h{n}.test" for n in range(8)]
+    site.page("/x", "x", delay_s=0.2)
+    rows = [listing_row(site.url("/x", host), n, ip="127.0.0.1", ip_tasks=4) for n, host in enumerate(hosts)]
+    found = run(site, rows, site.settings(polite(address_max_open=8)))
+    assert set(found.outcomes.values()) == {"ok"}
+    log = [request for request in site.seen() if request.path == "/x"]
+    for request in log:
+        assert len([one for one in log if one.started <= request.started < one.ended - 0.02]) <= 2
+
+
 # --- robots.txt
 
 
@@ -402,6 +415,22 @@ def test_unreachable_robots_forbid_everything_of_their_host_and_nothing_else(sit
         unreachable["dead.test"]["unreachable_since"] == unreachable["dead.test"]["attempted_at"]
         or unreachable["dead.test"]["unreachable_since"] > unreachable["dead.test"]["attempted_at"]
     )
+
+
+def test_robots_that_come_back_are_obeyed_and_nothing_was_fetched_before(site: Site) -> None:
+    """The same, and its other half: 503 once, then a file. Its bad word is short-lived: asked again after an hour."""
+    for path in ("/a", "/b", "/private"):
+        site.page(path, "x")
+    site.page("/robots.txt", "", status=503, host="h.test")
+    site.page("/robots.txt", "User-agent: *\nDisallow: /private", content_type="text/plain", host="h.test")
+    pages = [site.url(path) for path in ("/a", "/b", "/private")]
+    first = run(site, pages)
+    assert set(first.outcomes.values()) == {"robots_unreachable"}
+    (row,) = first.robots
+    assert as_seconds(row["expires_at"]) - as_seconds(row["attempted_at"]) < 2 * 3600
+    second = run(site, pages, robots={row["origin"]: row | {"expires_at": row["attempted_at"]}})
+    assert list(second.outcomes.values()) == ["ok", "ok", "denied"]
+    assert sorted(site.paths()) == ["/a", "/b"]
 
 
 def robots_of(**values: Any) -> dict[str, Any]:
@@ -729,6 +758,17 @@ def test_the_window_ends_and_the_rest_is_not_reached(site: Site) -> None:
     assert len(site.paths()) == counts["ok"]
 
 
+def test_a_long_rest_is_sealed_in_parts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 URLs not reached are 100 MB of rows: they must not all be held until the end."""
+    monkeypatch.setattr(books, "_ROWS_A_PART", 10)
+    pages = [site.url(f"/{n}") for n in range(45)]
+    found = run(site, pages, site.settings(fetch(window_s=0.0)))
+    assert Counter(row["url"] for row in found.pages) == Counter(pages)
+    assert set(found.outcomes.values()) == {"not_reached"}
+    assert len(found.manifest["parts"]) == 5
+    assert found.manifest["counts"] == {"not_reached": 45}
+
+
 def test_nothing_is_sent_within_one_deadline_of_the_leases_end(site: Site) -> None:
     for n in range(40):
         site.page(f"/{n}", "x")
@@ -921,7 +961,7 @@ def test_a_block_takes_effect_while_the_task_runs(site: Site, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("quick_poll")
 def test_a_limit_and_a_pause_of_one_host(site: Site, tmp_path: Path) -> None:
-    pages = [site.url(f"/{n}", host) for n in range(6) for host in ("h.test", "g.test")]
+    pages = [site.url(f"/{n}", host) for host, many in (("h.test", 6), ("g.test", 25)) for n in range(many)]
     words = [
         (0.2, What.LIMIT, "h.test", "0.5"),
         (0.2, What.PAUSE, "g.test", None),

@@ -126,6 +126,40 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
         assert set(found[host][None]) == best, "the best of them"
 
 
+#: host -> URLs let through of twelve, the reason of the others, why (20 s window, 30 a day, 5 a segment)
+SHEETED: dict[str, tuple[int, str, str]] = {
+    "usual.test": (5, "host_budget", "no sheet: the usual budget"),
+    "more.test": (10, "window_budget", "a larger budget: now it is the window at 2 s each that counts"),
+    "quick.test": (12, "", "unlimited, at a tenth of a second each"),
+    "patient.test": (2, "window_budget", "10 s each"),
+    "none.test": (0, "host_budget", "0 is none"),
+    "own.test": (12, "", "the operator's limit of the one host goes before the sheet's delay of 10 s"),
+    "day.test": (3, "day_budget", "eight a day, five of them spent"),
+    "a.farm.test": (4, "domain_budget", "the domain's own budget"),
+}
+
+
+def test_sheets_move_the_limits_of_hosts(spark: SparkSession) -> None:
+    wide, slow = {"host_budget": UNLIMITED}, {"delay_s": 10.0}
+    sheets: list[dict[str, Any]] = [{"match": ["host:more.test"], "host_budget": 11}]
+    sheets += [{"match": ["host:quick.test"], "delay_s": 0.1, **wide}, {"match": ["host:patient.test"], **slow}]
+    sheets += [{"match": ["host:none.test"], "host_budget": 0}, {"match": ["host:own.test"], **slow, **wide}]
+    sheets += [{"match": ["host:day.test"], "host_day_budget": 8}, {"match": ["domain:farm.test"], "domain_budget": 4}]
+    limits = {"host_budget": 5, "host_day_budget": 30}
+    turn = frame_turn(fetch={"window_s": 20.0}, generate=limits, scope={"sheets": sheets})
+    urls = [url_row(f"http://{host}/{n}", score=n / 100) for host in SHEETED for n in range(TWELVE)]
+    known = [host_row("own.test", limit_delay_s=0.1), host_row("day.test", day=NOW.date(), fetched_today=5)]
+    waiting = candidates.due(frame(spark, "urls", urls), turn)
+    judged = candidates.judge(waiting, frame(spark, "hosts", known), turn, generate.sheet_of_host(turn.settings))
+    counted = Counter((row.host, row.reason) for row in judged.collect())
+    for host, (through, reason, why) in SHEETED.items():
+        assert counted[host, None] == through, (host, why)
+        assert sum(n for (name, _), n in counted.items() if name == host) == TWELVE, "the literal cut is the largest"
+        assert counted[host, reason] > 0 or not reason, (host, why, counted)
+    assert generate.sheet_of_host(settings_of()) is None, "no sheet costs nothing"
+    assert generate.sheet_of_host(settings_of(scope={"sheets": [{"match": ["host:a.test"], "max_depth": 3}]})) is None
+
+
 #: Host -> its current rows of `robots` (verdict, seconds until asked again) and a closed one, its own back-off, until
 #: when it is left alone.
 SILENT: dict[str, tuple[list[tuple[str, float, bool]], float | None, float | None, str]] = {
@@ -254,7 +288,10 @@ def test_a_list_is_exact_fair_and_the_same_again(
     by_url = {row["url"]: row for row in rows}
     warehouse = new_warehouse(spark, tmp_path / "w", 32)
     add(warehouse, "urls", rows)
-    add(warehouse, "hosts", [host_row("off.test", 32, state="backing_off", backoff_until=ago(-60))])
+    known = [host_row("off.test", 32, state="backing_off", backoff_until=ago(-60))]
+    add(warehouse, "hosts", known + [host_row(f"h{n}.test", 32, ip="127.0.0.9") for n in range(9)])
+    new = {f"h{n}.test": "127.0.0.9" for n in range(9, 12)} | {"h12.test": "127.0.0.12"}
+    monkeypatch.setattr(generate, "addresses_of", lambda hosts, _: {h: new[h] for h in hosts if h in new})
     settings = settings_of(generate={"list_size": 210, "host_budget": 50, "fetch_tasks": 3})
     turn = open_turn(warehouse, "a", settings)
     counts = generate.run(turn)
@@ -296,6 +333,15 @@ def test_a_list_is_exact_fair_and_the_same_again(
     assert set(places) == {0, 1, 2} and counts["tasks"] == 3 and counts["hosts"] == len(tasks)
     assert all(sorted(found) == list(range(len(found))) for found in places.values())
     assert max(map(len, places.values())) <= 1.2 * min(map(len, places.values())), "balanced"
+    at = {"127.0.0.9": {f"h{n}.test" for n in range(12)}, "127.0.0.12": {"h12.test"}}
+    for address, there in at.items():
+        of_address = [row for row in listed if row["ip"] == address]
+        assert {row["host"] for row in of_address} == there, "known by `hosts`, or looked up"
+        assert {row["ip_tasks"] for row in of_address} == {len({row["task"] for row in of_address})}
+    assert counts["addresses_divided"] == 1 and counts["hosts_looked_up"] == 4, "twelve of 21 hosts, on three tasks"
+    assert counts["hosts_unresolved"] == counts["hosts"] - 13
+    ends = [counts[f"ends_s.task_{task:05d}"] for task in range(3)]
+    assert max(ends) == counts["ends_s.latest"] and min(ends) > 0, "the predicted finish of each task"
     assert [entry.state for entry in warehouse.ledger.entries()] == [State.OPENED, State.GENERATED]
     assert warehouse.ledger.entries()[-1].counts == {"listed": 210, "tasks": 3}, "what fetch need not count again"
 
@@ -307,7 +353,7 @@ def test_a_list_is_exact_fair_and_the_same_again(
     empty = next(f"b.{b + 1}of32" for b in range(32) if b not in {row["bucket"] for row in rows})
     warehouse.ledger.move(str(turn.segment), State.EXPIRED, 0.0)
     told = ["--warehouse", str(tmp_path / "w"), "--segment", empty, "--now", NOW.isoformat()]
-    contact = ["--set", "agent.contact=https://example.org/crawler"]
+    contact = ["--set", "agent.contact=https://example.org/crawler", "--set", "network.hosts_file_only=true"]
     told += contact
     assert generate.main([*told, "--fail-if-empty"]) == 5
     assert f"segment {empty} is empty: nothing was due" in capsys.readouterr().err
@@ -326,6 +372,37 @@ def test_a_list_of_size_0_is_empty(spark: SparkSession) -> None:
     for size, listed in ((0, 0), (1, 1), (9, 9), (10, 9)):
         cuts = cuts_of(counted.candidates, settings_of(generate={"list_size": size}).generate)
         assert candidates.selected(judged, cuts).count() == listed
+
+
+def test_slices_divide_the_list_of_a_round_by_what_is_due(spark: SparkSession, tmp_path: Path) -> None:
+    """Bucket by bucket 8, 4, 0 and 36 due, and as many that are not: of a list of 24 the slices get 6 and 18. What is
+    pinned by the first slice holds for the others, whatever the table says by then."""
+    rows, wanted = [], {0: 8, 1: 4, 2: 0, 3: 36}
+    for number in range(2000):
+        row = url_row(f"http://h{number}.test/")
+        if wanted[row["bucket"]] > 0:
+            wanted[row["bucket"]] -= 1
+            rows += [row, url_row(f"http://h{number}.test/later", last_fetch=ago(DAY), next_fetch=ago(-DAY))]
+    warehouse = new_warehouse(spark, tmp_path / "w")
+    add(warehouse, "urls", rows)
+    settings = settings_of(generate={"list_size": 24})
+    assert Counter(row["bucket"] for row in rows if row["next_fetch"] < NOW) == {0: 8, 1: 4, 3: 36}
+    assert generate.due_of_round(warehouse, SegmentId("r", 1, 2), NOW) == [8, 4, 0, 36]
+    merge = warehouse.merge("urls", frame(spark, "urls", rows[:1]), "t.bucket = s.bucket AND t.url_key = s.url_key")
+    merge.whenMatchedUpdate(set={"score": "0.9"}).execute()
+    facts = warehouse.file_facts()
+    assert sum(file.deleted for file in facts) == 1 and sum(file.rows or 0 for file in facts) == len(rows) + 1
+    due = generate.due_of_round(warehouse, SegmentId("r", 1, 2), NOW)
+    assert due == [9, 4, 0, 36], "an estimate: nobody knows which of the sixteen rows is deleted"
+
+    first = open_turn(warehouse, "r.1of2", settings)
+    add(warehouse, "urls", [url_row(f"http://h{number}.test/more") for number in range(200)])
+    second = open_turn(warehouse, "r.2of2", settings)
+    assert (generate.list_size(first), generate.list_size(second)) == (6, 18)
+    assert generate.run(second)["listed"] == 18
+    dry = Turn(warehouse, SegmentId("other", 1, 2), settings, NOW, 0, None)
+    assert generate.list_size(dry) > 6, "another round sees what has come in"
+    assert generate.list_size(Turn(warehouse, SegmentId("whole"), settings, NOW, 0, None)) == 24
 
 
 # --- what a range may hold that it should not, and rules that change
@@ -379,6 +456,8 @@ def listed_in(warehouse: Any, segment: str) -> list[str]:
         ({"generate": {"list_size": 3}}, False, "another setting"),
         ({"scope": {"deny": ["host:a.test"]}}, True, "another scope"),
         ({"trap": {"max_depth": 3}}, True, "other traps"),
+        ({"scope": {"sheets": [{"match": ["host:a.test"], "max_depth": 3}]}}, True, "other traps of one scope"),
+        ({"scope": {"sheets": [{"match": ["host:a.test"], "delay_s": 3}]}}, False, "a sheet that refuses no URL"),
     ],
 )
 def test_only_scope_and_traps_count_as_rules(then: dict[str, Any], changed: bool, why: str) -> None:

@@ -22,6 +22,7 @@ LIB, JOBS = ROOT / "lib" / "spindle", ROOT / "jobs"
 PURE = {
     *("errors", "config", "schema", "urls", "scope", "robots", "charset", "html", "sitemap", "fingerprint"),
     *("outcome", "lifecycle", "recrawl", "priority", "selector", "politeness", "warc", "wishes"),
+    *("nearpairs", "clusters"),
 }
 #: One door to each outside thing: package -> modules that may import it, and who else.
 DOORS = {

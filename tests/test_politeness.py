@@ -384,6 +384,24 @@ def test_an_address_takes_so_many_requests_at_once() -> None:
     assert tier.next(1.0) == Ready("c", 0)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "open_at_once", "gap"), [(1, 8, 1.0), (2, 4, 2.0), (3, 2, 3.0), (8, 1, 8.0), (20, 1, 20.0)]
+)
+def test_a_cap_is_divided_among_the_tasks_that_hold_the_address(tasks: int, open_at_once: int, gap: float) -> None:
+    """Together they open no more, and come no closer, than one alone; another address is nobody else's business."""
+    hosts = [f"h{n}" for n in range(9)]
+    tier = tier_of(*hosts, settings=replace(PLAIN, address_max_open=8), state=SHARED_HOST)
+    tier.share_address("192.0.2.1", tasks)
+    assert [isinstance(tier.next(0.0), Ready) for _ in hosts] == [n < open_at_once for n in range(9)]
+    tier = tier_of("a", "b", settings=replace(PLAIN, address_gap_s=1.0), state=SHARED_HOST)
+    tier.share_address("192.0.2.1", tasks)
+    tier.next(0.0)
+    assert tier.next(0.5) == Wait(gap)
+    other = tier_of(*hosts, settings=replace(PLAIN, address_max_open=8), state=SHARED_HOST)
+    other.share_address("192.0.2.2", tasks)
+    assert sum(isinstance(other.next(0.0), Ready) for _ in hosts) == 8
+
+
 def test_an_address_has_a_gap_between_starts_and_after_ends() -> None:
     settings = replace(PLAIN, address_gap_s=1.0)
     tier = tier_of("a", "b", "c", settings=settings, state=SHARED_HOST)

@@ -15,7 +15,13 @@ from spindle.scope import Scope, Verdict, explain_trap, trap_reason
 
 
 def verdict(url: str, *, seeds: tuple[str, ...] = (), **rules: object) -> Verdict:
-    plain: dict[str, object] = {"follow": "everywhere", "allow": (), "deny": (), "schemes": ("http", "https")}
+    plain: dict[str, object] = {
+        "follow": "everywhere",
+        "allow": (),
+        "deny": (),
+        "schemes": ("http", "https"),
+        "sheets": (),
+    }
     domains = [urls.registered_domain(host) for host in seeds]
     host = urls.host_of(url)
     return Scope(ScopeSettings(**{**plain, **rules}), seeds, domains).verdict(url, host, urls.registered_domain(host))  # type: ignore[arg-type]

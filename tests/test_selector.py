@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle import config
+from spindle.config import UNLIMITED
 from spindle.defaults import default_layer
 from spindle.priority import aged_level, aged_score
-from spindle.selector import BALANCE, Cut, HostLoad, cuts, level_quotas, pack_tasks, predicted_ends
+from spindle.selector import BALANCE, Cut, HostLoad, cuts, holders, level_quotas, pack_tasks, predicted_ends
 
 SETTINGS = config.build([default_layer()]).generate
 SHARES = [50, 25, 13, 8, 4]
@@ -239,19 +240,11 @@ def test_packing(seconds: list[float], addresses: str, tasks: int, longest: floa
     assert max(loads(placed, hosts, tasks)) == longest, why
 
 
-def holders(placed: dict[str, int], hosts: list[HostLoad]) -> dict[str, int]:
-    held: dict[str, set[int]] = {}
-    for host in hosts:
-        if host.address:
-            held.setdefault(host.address, set()).add(placed[host.host])
-    return {address: len(tasks) for address, tasks in held.items()}
-
-
 def test_hosts_of_an_address_stay_together_where_they_fit() -> None:
     rng = random.Random(3)
     hosts = [HostLoad(f"h{n}", f"a{rng.randrange(100)}", 5, rng.uniform(1, 9)) for n in range(1000)]
     placed = pack_tasks(hosts, 4)
-    assert set(holders(placed, hosts).values()) == {1}
+    assert set(holders(hosts, placed).values()) == {1}
     assert max(loads(placed, hosts, 4)) <= BALANCE * sum(h.seconds for h in hosts) / 4
 
 
@@ -259,8 +252,25 @@ def test_a_large_address_is_held_by_as_few_tasks_as_it_takes() -> None:
     """A CDN with 60 % of the work on ten tasks needs six of them."""
     hosts = hosts_of([1.0] * 600, "c" * 600) + [HostLoad(f"other{n}", None, 1, 1.0) for n in range(400)]
     placed = pack_tasks(hosts, 10)
-    assert holders(placed, hosts) == {"c": 6}
+    assert holders(hosts, placed) == {"c": 6}
     assert max(loads(placed, hosts, 10)) == 100
+
+
+@pytest.mark.parametrize(
+    ("most", "held", "longest"), [(UNLIMITED, 6, 100), (8, 6, 100), (6, 6, 100), (5, 5, 120), (1, 1, 600)]
+)
+def test_an_address_is_held_by_no_more_tasks_than_its_cap_has_parts(most: int, held: int, longest: float) -> None:
+    """Its cap of 8 open requests is divided among its holders: nine could not keep to it. Evenness gives way."""
+    hosts = hosts_of([1.0] * 600, "c" * 600) + [HostLoad(f"other{n}", None, 1, 1.0) for n in range(400)]
+    placed = pack_tasks(hosts, 10, most)
+    assert holders(hosts, placed) == {"c": held}
+    assert max(loads(placed, hosts, 10)) == longest
+
+
+def test_hosts_without_an_address_are_no_neighbours() -> None:
+    hosts = hosts_of([1.0] * 10)
+    placed = pack_tasks(hosts, 5, 1)
+    assert set(loads(placed, hosts, 5)) == {2.0} and holders(hosts, placed) == {}
 
 
 def test_without_delays_urls_are_balanced() -> None:
@@ -340,3 +350,13 @@ def test_predicted_ends(seconds: list[float], queues: int, ends: float, why: str
     tasks = {load.host: 3 for load in loads} | {"other.test": 0}
     loads.append(HostLoad("other.test", None, 1, 5.0))
     assert predicted_ends(loads, tasks, queues) == {0: 5.0, 3: ends}, why
+
+
+def test_the_gap_of_an_address_may_be_what_takes_longest() -> None:
+    """Ten hosts of three URLs at one address; its gap of 2 s is kept by one task, or twice as long by each of two."""
+    hosts = [HostLoad(f"h{n}", "a", 3, 6.0) for n in range(10)]
+    together = {load.host: 0 for load in hosts}
+    assert predicted_ends(hosts, together, 300, address_gap_s=2.0) == {0: 60.0}
+    halves = {load.host: n % 2 for n, load in enumerate(hosts)}
+    assert predicted_ends(hosts, halves, 300, address_gap_s=2.0) == {0: 60.0, 1: 60.0}
+    assert predicted_ends(hosts, halves, 300) == {0: 6.0, 1: 6.0}

@@ -22,7 +22,7 @@ from spindle.store import open_store
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 
-CONTACT = ("--set", "agent.contact=https://crawler.test/")
+CONTACT = ("--set", "agent.contact=https://crawler.test/", "--set", "network.hosts_file_only=true")
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -26,9 +28,12 @@ from rows import (
     utc,
 )
 from spindle import runner
+from spindle.clusters import Copy
+from spindle.copies import Copies
 from spindle.inlinks import estimate
-from spindle.jobs import fetch, generate, parse, update
+from spindle.jobs import dedup, fetch, generate, parse, update
 from spindle.ledger import Ledger
+from spindle.nearpairs import Layout
 from spindle.segments import SegmentId, State
 from spindle.tables import Warehouse
 from spindle.urls import url_key
@@ -40,9 +45,16 @@ pytestmark = pytest.mark.timeout(900)  # a busy machine is slow at Spark; nothin
 
 SEGMENT = "a.1of1"
 DAY = 86400
+TWICE, OWNED, NEW, TARGET, CHANGED, SHOWN = (f"{n}" * 64 for n in range(1, 7))
 HELD = {"content_hash": "old", "warc_file": "segment-files/z/warc/z.warc.gz", "warc_offset": 7, "warc_length": 9}
 PLACE = {"warc_file": "segment-files/a.1of1/warc/a.warc.gz", "warc_offset": 1, "warc_length": 2}
 VISITED = {"status": "fetched", "fetch_count": 4, "change_count": 1, "last_fetch": ago(DAY), "last_segment": "z.1of1"}
+
+
+def held(url: str) -> str:
+    """The hash of what a URL had before."""
+    return hashlib.sha256(url.encode()).hexdigest()
+
 
 #: Rows of `urls` before the turn.
 BEFORE: dict[str, dict[str, Any]] = {
@@ -58,33 +70,40 @@ BEFORE: dict[str, dict[str, Any]] = {
     "http://a.test/copy1": {"discovered_at": ago(100)},
     "http://a.test/copy2": {"discovered_at": ago(200)},
     "http://a.test/copy-of-old": {"discovered_at": ago(999999)},
-    "http://a.test/owner": VISITED | HELD | {"content_hash": "owned", "discovered_at": ago(50)},
+    "http://a.test/owner": VISITED | HELD | {"content_hash": OWNED, "discovered_at": ago(50)},
+    "http://a.test/was-preferred": VISITED | HELD | {"content_hash": SHOWN},
+    "http://a.test/it": {},
     "http://down.test/": {},
     "http://known.test/far": VISITED | HELD | {"depth": 5},
     "http://known.test/near": VISITED | HELD | {"depth": 1},
 }
 UNTOUCHED = ("http://a.test/left", "http://a.test/owner", "http://known.test/near")
-LISTED = [url for url in BEFORE if url not in (*UNTOUCHED[1:], "http://a.test/known-target", "http://known.test/far")]
+LISTED = [
+    url
+    for url in BEFORE
+    if url not in (*UNTOUCHED[1:], "http://a.test/known-target", "http://known.test/far", "http://a.test/was-preferred")
+]
 #: outcome -> what else the fetch found, of each listed URL.
 FETCHES: dict[str, tuple[str, dict[str, Any]]] = {
-    "http://a.test/": ("ok", {"http_status": 200, "content_hash": "new", "etag": '"2"', **PLACE, "ip": "192.0.2.1"}),
-    "http://a.test/late": ("ok", {"http_status": 200, "content_hash": "new2", **PLACE}),
+    "http://a.test/": ("ok", {"http_status": 200, "content_hash": NEW, "etag": '"2"', **PLACE, "ip": "192.0.2.1"}),
+    "http://a.test/late": ("ok", {"http_status": 200, "content_hash": "7" * 64, **PLACE}),
     "http://a.test/left": ("not_reached", {"started_at": None, "ended_at": None, "duration_ms": None}),
     "http://a.test/throttled": ("throttled", {"http_status": 429, "retry_after_s": 7200.0, "backoff_level": 1,
                                               "next_ok_at": ago(-100), "started_at": ago(30)}),
     "http://a.test/denied": ("denied", {"started_at": None, "ended_at": None, "duration_ms": None}),
-    "http://a.test/same": ("not_modified", {"http_status": 304, "content_hash": "old http://a.test/same",
+    "http://a.test/same": ("not_modified", {"http_status": 304, "content_hash": held("http://a.test/same"),
                                                    "etag": '"3"'}),
     "http://a.test/moved": ("redirect", {"http_status": 301, "redirect_to": "http://a.test/target"}),
     "http://a.test/moved-too": ("redirect", {"http_status": 302, "redirect_to": "http://a.test/known-target"}),
-    "http://a.test/copy1": ("ok", {"http_status": 200, "content_hash": "twice", **PLACE}),
-    "http://a.test/copy2": ("ok", {"http_status": 200, "content_hash": "twice", **PLACE}),
-    "http://a.test/copy-of-old": ("ok", {"http_status": 200, "content_hash": "owned", **PLACE}),
+    "http://a.test/copy1": ("ok", {"http_status": 200, "content_hash": TWICE, **PLACE}),
+    "http://a.test/copy2": ("ok", {"http_status": 200, "content_hash": TWICE, **PLACE}),
+    "http://a.test/copy-of-old": ("ok", {"http_status": 200, "content_hash": OWNED, **PLACE}),
+    "http://a.test/it": ("ok", {"http_status": 200, "content_hash": SHOWN, **PLACE}),
     "http://down.test/": ("timeout", {"http_status": None}),
 }  # fmt: skip
 HOPS = {
-    "http://a.test/target": ("http://a.test/moved", {"content_hash": "target"}),
-    "http://a.test/known-target": ("http://a.test/moved-too", {"content_hash": "changed"}),
+    "http://a.test/target": ("http://a.test/moved", {"content_hash": TARGET}),
+    "http://a.test/known-target": ("http://a.test/moved-too", {"content_hash": CHANGED}),
 }
 #: source, target, depth, further facts.
 LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
@@ -123,7 +142,19 @@ def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
     turn = open_turn(warehouse, SEGMENT, settings_of())
     for state in (State.GENERATED, State.FETCHED, State.PARSED):
         turn.entry = warehouse.ledger.move(SEGMENT, state, 1.0)
+    known_to_dedup(warehouse, [rows["http://a.test/owner"], rows["http://a.test/was-preferred"]])
+    dedup.run(warehouse, settings_of())
     return warehouse, turn
+
+
+def known_to_dedup(warehouse: Warehouse, rows: list[Row]) -> None:
+    """A run of dedup that has seen the content of some rows of `urls`."""
+    copies = Copies.open(warehouse.uri, Layout(3, 4))
+    names = ("url_key", "bucket", "url", "discovered_at", "content_hash", "simhash")
+    pages = [Copy(**{name: row[name] for name in names}, canonical_key=None, live=True) for row in rows]
+    copies.note(pages, {}, 1)
+    copies.tell(pages, 1)
+    copies.finish([], 1)
 
 
 def expire(warehouse: Warehouse, fetch: Row) -> None:
@@ -185,7 +216,7 @@ def killed(*_: Any, **__: Any) -> None:
 def before(url: str) -> Row:
     """The row of a URL before the turn; content that was held is different for each."""
     row = url_row(url, **BEFORE[url])
-    return row | {"content_hash": f"old {url}"} if row["content_hash"] == "old" else row
+    return row | {"content_hash": held(url)} if row["content_hash"] == "old" else row
 
 
 def changed(after: dict[str, Row], url: str) -> Row:
@@ -205,7 +236,7 @@ def check_urls(after: dict[str, Row]) -> None:
     assert (far["depth"], far["inlinks"], far["inlink_bits"].bit_count()) == (2, 2, 2), "two hosts, nearest two links"
 
     first = after["http://a.test/"]
-    wanted = {"status": "fetched", "content_hash": "new", "etag": '"2"', "fetch_count": 1, "depth": 1, "inlinks": 1}
+    wanted = {"status": "fetched", "content_hash": NEW, "etag": '"2"', "fetch_count": 1, "depth": 1, "inlinks": 1}
     wanted |= {"last_fetch": ago(60), "next_fetch": ago(60 - DAY), "last_segment": SEGMENT, "record_date": ago(60)}
     wanted |= {**PLACE, "metadata": {"k": "v"}, "seed_priority": 0.5, "discovered_at": ago(3600)}
     assert {name: first[name] for name in wanted} == wanted
@@ -226,9 +257,9 @@ def check_urls(after: dict[str, Row]) -> None:
     moved = after["http://a.test/moved"]
     assert (moved["status"], moved["redirect_to"]) == ("redirected", "http://a.test/target")
     target = after["http://a.test/target"]
-    wanted = {"status": "fetched", "depth": 2, "domain": "a.test", "content_hash": "target", "fetch_count": 1}
+    wanted = {"status": "fetched", "depth": 2, "domain": "a.test", "content_hash": TARGET, "fetch_count": 1}
     assert {name: target[name] for name in wanted} == wanted, "the hop's page has its own row"
-    assert after["http://a.test/known-target"]["content_hash"] == "changed"
+    assert after["http://a.test/known-target"]["content_hash"] == CHANGED
     assert after["http://a.test/known-target"]["change_count"] == 2
     assert after["http://a.test/known-target"]["depth"] == 6, "a hop is no link"
 
@@ -241,11 +272,19 @@ def check_urls(after: dict[str, Row]) -> None:
     assert all(row["inlinks"] == estimate(row["inlink_bits"]) for row in after.values())
 
     first, second = (after[f"http://a.test/copy{n}"] for n in (1, 2))
-    assert (second["status"], second["duplicate_of"]) == ("fetched", None), "known longest: the original"
+    assert (second["status"], second["duplicate_of"]) == ("fetched", None), "known longest: the preferred copy"
     assert (first["status"], first["duplicate_of"]) == ("duplicate", second["url_key"])
+    assert second["next_fetch"] == ago(60 - DAY)
+    assert first["next_fetch"] == ago(60 - 60 * DAY), "a copy is recrawled rarely"
     copy = after["http://a.test/copy-of-old"]
     assert (copy["status"], copy["duplicate_of"]) == ("duplicate", url_key("http://a.test/owner")), (
         "content that we held before has its original, however long the copy is known"
+    )
+    assert (after["http://a.test/it"]["status"], after["http://a.test/it"]["duplicate_of"]) == ("fetched", None)
+    shown = changed(after, "http://a.test/was-preferred")
+    assert shown.pop("next_fetch") == ago(DAY) + 60 * datetime.timedelta(days=1)
+    assert shown == {"status": "duplicate", "duplicate_of": url_key("http://a.test/was-preferred")}, (
+        "the first copy names the cluster for good, but a shorter URL stands for it now"
     )
 
 
@@ -281,4 +320,4 @@ def check_events(found: list[Row]) -> None:
     assert {row["segment"] for row in found} == {SEGMENT}
     assert {row["blob_key"] for row in found[:-1]} == {"segment-files/a.1of1/warc/a.warc.gz#1+2"}
     by_url = {row["url"]: row for row in found}
-    assert by_url["http://a.test/"]["content_hash"] == "new" and by_url["http://a.test/"]["status"] == 200
+    assert by_url["http://a.test/"]["content_hash"] == NEW and by_url["http://a.test/"]["status"] == 200

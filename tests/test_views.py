@@ -49,7 +49,8 @@ def fetches(rows: list[Row]) -> list[Row]:
 
 
 def segments() -> list[Row]:
-    pins = json.dumps({"settings": {"politeness": {"min_delay_s": 2.0}}})
+    sheets = [{"delay_s": None}, {"delay_s": 9.0}]  # no sheet makes any host faster
+    pins = json.dumps({"settings": {"politeness": {"min_delay_s": 2.0}, "scope": {"sheets": sheets}}})
     row: Row = dict.fromkeys(schema.columns("segments")) | {"segment": SEGMENT, "at": NOW, "slice_i": 1, "slice_n": 1}
     row |= {"bucket_lo": 0, "bucket_hi": 4, "turn": 1, "seq": 1, "state": "opened", "pins": pins}
     return [row, row | {"seq": 2, "state": "generated", "pins": None}]

@@ -16,6 +16,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,7 +28,8 @@ from rows import contents, settings_of
 from spindle import demo, runner, schema, tables, warc
 from spindle.demo.model import Kind
 from spindle.demo.traps import PATH_SESSION, trap_of
-from spindle.jobs import fetch, generate, inject, parse, update
+from spindle.fingerprint import distance
+from spindle.jobs import dedup, fetch, generate, inject, parse, update
 from spindle.ledger import Ledger
 from spindle.segments import SegmentId, State
 from spindle.tables import Warehouse
@@ -72,6 +74,8 @@ class Crawl:
     def run(self, segment: str, name: str) -> None:
         job = {"fetch": fetch.run, "parse": parse.run, "update": update.run}[name]
         self.counts[segment, name] = runner.turn_of(self.warehouse, SegmentId.parse(segment), name, job)
+        if name == "parse":
+            self.counts[segment, "dedup"] = dedup.measured(self.warehouse, settings_of())
 
     def open(self, segment: str) -> None:
         options = runner.arguments("generate", "").parse_args(["--warehouse", "w", "--segment", segment])
@@ -193,11 +197,47 @@ def test_equal_content_has_an_equal_hash_and_one_original(crawl: Crawl, fetches:
         groups[name].append(rows[url])
     assert all(len(found) == 1 for found in hashes.values()), "one content, one hash"
     assert len(set.union(*hashes.values())) == len(hashes), "and the other way round"
+    clusters = {row["cluster"]: row for row in crawl.rows("clusters")}
     for group in groups.values():
-        originals = [row for row in group if row["duplicate_of"] is None]
-        assert len(originals) == 1, group
-        assert {row["duplicate_of"] for row in group} <= {None, originals[0]["url_key"]}
+        shown = {row["url_key"] for row in group if row["duplicate_of"] is None}
+        shown |= {clusters[row["duplicate_of"]]["preferred_key"] for row in group if row["duplicate_of"] is not None}
+        assert len(shown) == 1, group
         assert all((row["status"] == "duplicate") == (row["duplicate_of"] is not None) for row in group)
+
+
+def test_copies_are_those_of_brute_force_and_of_one_article(crawl: Crawl) -> None:
+    """All pages that are equal or within three bits hang together, and nothing else does; what hangs together was made
+    of one article."""
+    rows = {row["url_key"]: row for row in crawl.rows("urls") if row["status"] in ("fetched", "duplicate")}
+    pages = {key: row for key, row in rows.items() if row["kind"] == "page" and row["content_hash"]}
+    union = {key: {key} for key in pages}
+    for one, other in combinations(pages, 2):
+        if are_copies(pages[one], pages[other]):
+            both = union[one] | union[other]
+            union |= dict.fromkeys(both, both)
+    clusters = {row["cluster"]: row for row in crawl.rows("clusters")}
+    found = defaultdict(set)
+    for key, row in pages.items():
+        preferred = [c for c in clusters.values() if c["preferred_key"] == key and c["cluster"] == c["root"]]
+        name = row["duplicate_of"] if row["duplicate_of"] is not None else preferred[0]["root"] if preferred else key
+        found[clusters[name]["root"] if name in clusters else name].add(key)
+    assert {frozenset(group) for group in found.values()} == {frozenset(group) for group in union.values()}
+    for group in found.values():
+        assert len({origin(crawl, pages[key]["url"]) for key in group}) == 1, [pages[key]["url"] for key in group]
+
+
+def are_copies(one: Row, other: Row) -> bool:
+    if one["content_hash"] == other["content_hash"]:
+        return True
+    if one["simhash"] is None or other["simhash"] is None:
+        return False
+    return distance(one["simhash"], other["simhash"]) <= 3
+
+
+def origin(crawl: Crawl, url: str) -> str:
+    """The article that a page was made of."""
+    told = demo.expectation(crawl.world, url)
+    return url if told is None else told.near_group or told.content or url
 
 
 # --- politeness, from the server's side

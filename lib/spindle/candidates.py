@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from spindle import priority, selector
-from spindle.budgets import ASKED, NO_LIMIT, PACE, host_reason_sql
+from spindle.budgets import ASKED, NO_LIMIT, PACE, host_reason_sql, limit_sql
 from spindle.config import UNLIMITED
 from spindle.runner import Turn
+from spindle.sheets import Sheets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,9 +23,10 @@ BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, no
 MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
 
 
-def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame:
+def due(urls: DataFrame, turn: Turn, refusal: Column | None = None, braked: DataFrame | None = None) -> DataFrame:
     """URLs whose time has come, with their aged level: waiting raises a URL one level a step, so nothing starves.
-    `refused` is why the rules of today do not want one that earlier rules let in, or null."""
+    `refused` is why the rules of today do not want one that earlier rules let in, or null. `braked` has hosts with the
+    patterns of URLs that are held back while they are new."""
     now_s, settings = int(turn.now.timestamp()), turn.settings.generate
     waited = f"{now_s}L - unix_seconds(coalesce(next_fetch, discovered_at))"
     aged = (waited, settings.age_level_s, settings.levels)
@@ -32,6 +34,7 @@ def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame
     timely = urls.filter(f"next_fetch IS NULL OR next_fetch <= {turn.now_sql}")
     nobody = "CAST(NULL AS STRING) AS refused"
     asked = timely.selectExpr("*", nobody) if refusal is None else timely.withColumn("refused", refusal)
+    asked = asked if braked is None else with_brakes(asked, braked)
     return asked.selectExpr(
         "url_key",
         "bucket",
@@ -45,14 +48,24 @@ def due(urls: DataFrame, turn: Turn, refusal: Column | None = None) -> DataFrame
     )
 
 
-def judge(waiting: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
-    """The due URLs within the literal host budget, each with the reason that holds it back, or with its bin."""
-    budget = turn.settings.generate.host_budget
-    ranked = best_of_each_host(wanted(waiting), NO_LIMIT if budget == UNLIMITED else budget)
+def with_brakes(frame: DataFrame, braked: DataFrame) -> DataFrame:
+    """Refuses what is new and has a form that was learned to show one content again and again."""
+    known = frame.join(braked.hint("broadcast"), "host", "left")
+    held = "fetch_count = 0 AND failure_count = 0 AND exists(patterns, pattern -> url RLIKE pattern)"
+    reason = f"coalesce(refused, IF({held}, 'trap_copies', NULL)) AS refused"
+    return known.selectExpr("* EXCEPT (refused, patterns)", reason)
+
+
+def judge(waiting: DataFrame, hosts: DataFrame, turn: Turn, sheet: Column | None = None) -> DataFrame:
+    """The due URLs within the literal host budget, each with the reason that holds it back, or with its bin. `sheet` is
+    what sheets set for the host (`budgets.SHEET`), a column over host and domain."""
     settings = turn.settings.generate
+    most = Sheets(turn.settings.scope.sheets).most("host_budget", settings.host_budget, UNLIMITED)
+    ranked = best_of_each_host(wanted(waiting), NO_LIMIT if most == UNLIMITED else most)
+    ranked = ranked if sheet is None else ranked.withColumn("sheet", sheet)
     judged = with_host_reason(ranked, hosts, turn)
     judged = with_new_hosts_reason(judged, settings.domain_new_hosts, turn.seed).drop("new_host")
-    judged = with_domain_reason(judged, settings.domain_budget)
+    judged = with_domain_reason(judged, settings.domain_budget).drop("sheet")
     return with_bin(with_address_reason(judged, settings.address_budget))
 
 
@@ -83,8 +96,11 @@ def left_alone(hosts: DataFrame, robots: DataFrame, turn: Turn) -> DataFrame:
 def with_host_reason(frame: DataFrame, hosts: DataFrame, turn: Turn) -> DataFrame:
     """Adds `reason`: why the host lets a URL not through now, or null. An unknown host has the budgets of a new one.
     What packing asks of a host comes along, so that `hosts` is read once."""
-    judged = frame.join(hosts.select("host", "ip", *ASKED, *PACE), "host", "left")
-    reason = host_reason_sql(turn.settings, turn.now)
+    judged, sheets = frame.join(hosts.select("host", "ip", *ASKED, *PACE), "host", "left"), "sheet" in frame.columns
+    if sheets:  # what an operator said of the one host goes before what a sheet says of many
+        limit = "coalesce(limit_delay_s, sheet.delay_s) AS limit_delay_s"
+        judged = judged.selectExpr("* EXCEPT (limit_delay_s)", limit)
+    reason = host_reason_sql(turn.settings, turn.now, sheets=sheets)
     return judged.selectExpr("*", f"{reason} AS reason", "state IS NULL AS new_host").drop("host_rank", *ASKED)
 
 
@@ -99,17 +115,18 @@ def with_new_hosts_reason(frame: DataFrame, most: int, seed: int) -> DataFrame:
 
 def with_domain_reason(frame: DataFrame, budget: int) -> DataFrame:
     """At most `budget` URLs of a registered domain: a farm of wildcard hosts is one site."""
-    return _best_of_each(frame, "domain", budget, "domain_budget")
+    sheets = "sheet" in frame.columns
+    if budget == UNLIMITED and not sheets:
+        return frame
+    return _best_of_each(frame, "domain", limit_sql("domain_budget", budget, sheets=sheets), "domain_budget")
 
 
 def with_address_reason(frame: DataFrame, budget: int) -> DataFrame:
     """At most `budget` URLs of hosts that shared an address when they were last fetched."""
-    return _best_of_each(frame, "ip", budget, "address_budget")
+    return frame if budget == UNLIMITED else _best_of_each(frame, "ip", str(budget), "address_budget")
 
 
-def _best_of_each(frame: DataFrame, column: str, budget: int, reason: str) -> DataFrame:
-    if budget == UNLIMITED:
-        return frame
+def _best_of_each(frame: DataFrame, column: str, budget: str, reason: str) -> DataFrame:
     order = f"PARTITION BY {column}, reason IS NULL ORDER BY level, score DESC, tie"
     ranked = frame.selectExpr("*", f"row_number() OVER ({order}) AS group_rank")
     return _held_back(ranked, f"{column} IS NOT NULL AND group_rank > {budget}", reason)

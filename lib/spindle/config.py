@@ -13,6 +13,7 @@ import json
 import math
 import re
 import tomllib
+import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -67,11 +68,32 @@ class UrlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SheetSettings:
+    """Limits of one part of the web; None leaves a limit as it is elsewhere. `spindle.sheets` lays them over."""
+
+    match: tuple[str, ...]
+    name: str | None = None
+    delay_s: Annotated[float, Range(0)] | None = None
+    host_budget: Annotated[int, Range(0, unlimited=True)] | None = None
+    host_day_budget: Annotated[int, Range(0, unlimited=True)] | None = None
+    domain_budget: Annotated[int, Range(0, unlimited=True)] | None = None
+    max_depth: Annotated[int, Range(0, unlimited=True)] | None = None
+    max_path_segments: Annotated[int, Range(1, unlimited=True)] | None = None
+    max_repeated_segments: Annotated[int, Range(1, unlimited=True)] | None = None
+    max_query_params: Annotated[int, Range(0, unlimited=True)] | None = None
+    max_url_digits_run: Annotated[int, Range(1, unlimited=True)] | None = None
+    initial_interval_s: Annotated[int, Range(1, CENTURY_S)] | None = None
+    min_interval_s: Annotated[int, Range(1, CENTURY_S)] | None = None
+    max_interval_s: Annotated[int, Range(1, CENTURY_S)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeSettings:
     follow: Annotated[str, OneOf("everywhere", "domain", "host")]
     allow: tuple[str, ...]
     deny: tuple[str, ...]
     schemes: tuple[str, ...]
+    sheets: tuple[SheetSettings, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +103,14 @@ class TrapSettings:
     max_repeated_segments: Annotated[int, Range(1, unlimited=True)]
     max_query_params: Annotated[int, Range(0, unlimited=True)]
     max_url_digits_run: Annotated[int, Range(1, unlimited=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class BrakeSettings:
+    pages: Annotated[int, Range(0)]
+    share: Annotated[float, Range(0, 1)]
+    bits: Annotated[int, Range(0, 64)]
+    keep_s: Annotated[int, Range(1, CENTURY_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +126,8 @@ class GenerateSettings:
     domain_new_hosts: Annotated[int, Range(0, unlimited=True)]
     address_budget: Annotated[int, Range(0, unlimited=True)]
     fetch_tasks: Annotated[int, Range(0, 100_000)]
+    resolve_hosts: Annotated[int, Range(0)]
+    resolve_s: Annotated[float, Range(0)]
     lease_s: Annotated[int, Range(1, CENTURY_S)]
 
 
@@ -142,6 +174,7 @@ class FetchSettings:
     tls_unverified_hosts: tuple[str, ...]
     seal_interval_s: Annotated[float, Range(0.001)]
     seal_bytes: Annotated[int, Range(1)]
+    warc_file_bytes: Annotated[int, Range(0)]
     keep_dead_connections_s: Annotated[float, Range(0)]
     stall_s: Annotated[float, Range(1)]
     our_fault_share: Annotated[float, Range(0, 1)]
@@ -199,10 +232,33 @@ class RecrawlSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DedupSettings:
+    near_bits: Annotated[int, Range(0, 16)]
+    blocks: Annotated[int, Range(1, 20)]
+    hot_pairs: Annotated[int, Range(1)]
+    cluster_members: Annotated[int, Range(2)]
+    range_rows: Annotated[int, Range(1000)]
+    batch_rows: Annotated[int, Range(1)]
+    compact_files: Annotated[int, Range(1)]
+
+
+@dataclass(frozen=True, slots=True)
 class SparkSettings:
     shuffle_partitions: Annotated[int, Range(0)]
     driver_memory: str
     direct_rows: Annotated[int, Range(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    window_s: Annotated[int, Range(1, CENTURY_S)]
+    min_fetches: Annotated[int, Range(1)]
+    throttled_share: Annotated[float, Range(0, 1)]
+    forbidden_share: Annotated[float, Range(0, 1)]
+    host_min_fetches: Annotated[int, Range(1)]
+    host_forbidden_share: Annotated[float, Range(0, 1)]
+    starved_s: Annotated[int, Range(1, CENTURY_S)]
+    stale_s: Annotated[int, Range(1, CENTURY_S)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +270,7 @@ class Settings:
     url: UrlSettings
     scope: ScopeSettings
     trap: TrapSettings
+    brake: BrakeSettings
     generate: GenerateSettings
     priority: PrioritySettings
     politeness: PolitenessSettings
@@ -222,7 +279,9 @@ class Settings:
     network: NetworkSettings
     parse: ParseSettings
     recrawl: RecrawlSettings
+    dedup: DedupSettings
     spark: SparkSettings
+    check: CheckSettings
 
     def digest(self) -> str:
         """SHA-256 (hex) of all settings, the same for equal settings; pinned in a segment's first state."""
@@ -278,12 +337,9 @@ def build(layers: Iterable[Layer]) -> Settings:
             _known(section, sections, place, "section")
             if not isinstance(values, Mapping):
                 raise ConfigError(f"{place}: {section} is a section; write [{section}] and its keys below it")
-            types_of = typing.get_type_hints(sections[section], include_extras=True)
-            for key, value in values.items():
-                _known(key, types_of, place, "key", f"{section}.")
-                name = f"{section}.{key}"
-                merged[section][key] = _value(types_of[key], value, f"{place}: {name}")
-                places.pop(name, None)  # so that the last one set stands last
+            for key, value in _values(sections[section], values, place, f"{section}.").items():
+                merged[section][key] = value
+                places.pop(name := f"{section}.{key}", None)  # so that the last one set stands last
                 places[name] = place
     settings = Settings(**{name: _section(cls, name, merged[name]) for name, cls in sections.items()})
     _across(settings, places)
@@ -293,6 +349,15 @@ def build(layers: Iterable[Layer]) -> Settings:
 def from_json(text: str) -> Settings:
     """The settings that `to_json` wrote; used to rerun a segment under its pinned configuration."""
     return build([("pinned configuration", json.loads(text))])
+
+
+def _values(cls: type, values: Mapping[str, Any], place: str, prefix: str) -> dict[str, Any]:
+    """What stands below one section, each key known and each value checked."""
+    kinds, found = typing.get_type_hints(cls, include_extras=True), {}
+    for key, value in values.items():
+        _known(key, kinds, place, "key", prefix)
+        found[key] = _value(kinds[key], value, f"{place}: {prefix}{key}")
+    return found
 
 
 def _section(cls: type, name: str, values: dict[str, Any]) -> Any:
@@ -312,6 +377,10 @@ def _known(name: str, known: Iterable[str], place: str, what: str, prefix: str =
 
 def _value(kind: Any, value: Any, where: str) -> Any:
     rule = None
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):  # `X | None`, where None stands for not given
+        if value is None:
+            return None
+        kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) is Annotated:
         kind, rule = typing.get_args(kind)
     value = _typed(kind, value, where)
@@ -335,7 +404,9 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     if typing.get_origin(kind) is tuple:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where} = {value!r}: must be a list")
-        return tuple(_typed(typing.get_args(kind)[0], item, where) for item in value)
+        return tuple(_typed(typing.get_args(kind)[0], item, f"{where}[{n}]") for n, item in enumerate(value, 1))
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, value, where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     endless = isinstance(value, float) and not math.isfinite(value)
@@ -343,6 +414,16 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
         wanted = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text in quotes"}[kind]
         raise ConfigError(f"{where} = {value!r}: must be {wanted}")
     return value
+
+
+def _record(kind: Any, value: Any, where: str) -> Any:
+    """One table of a list of tables, such as `[[scope.sheets]]`."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} = {value!r}: must be a table of keys and values")
+    missing = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING and f.name not in value]
+    if missing:
+        raise ConfigError(f"{where}: {missing[0]} is missing")
+    return kind(**_values(kind, value, where, ""))
 
 
 def _across(settings: Settings, places: Mapping[str, str]) -> None:
@@ -366,3 +447,5 @@ def _across(settings: Settings, places: Mapping[str, str]) -> None:
         fail("recrawl.min_interval_s", "is larger than recrawl.max_interval_s", "recrawl.max_interval_s")
     if settings.robots.stale_s < settings.robots.ttl_s:
         fail("robots.stale_s", "is smaller than robots.ttl_s", "robots.ttl_s")
+    if settings.dedup.blocks <= settings.dedup.near_bits:
+        fail("dedup.blocks", "must be more than dedup.near_bits: a key is made of the others", "dedup.near_bits")

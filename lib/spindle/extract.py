@@ -172,7 +172,7 @@ def _source(fetch: Mapping[str, Any], rules: Rules) -> Row:
 def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None:
     """Rows for the links of a page, which are normalised and keyed already; longer than need be, since it is the
     path of every link."""
-    trap, buckets, ask = rules.settings.trap, rules.buckets, rules.scope.verdict
+    usual, sheets, buckets, ask = rules.settings.trap, rules.scope.sheets, rules.buckets, rules.scope.verdict
     follow_nofollow, feeds, rejected, targets = (
         rules.settings.parse.follow_nofollow,
         told.feeds,
@@ -186,6 +186,7 @@ def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None
             rejected["nofollow"] += 1
             continue
         domain, bucket = _owner(host, buckets)
+        trap = sheets.traps(url, host, usual) if sheets else usual
         if (reason := trap_reason(url, depth, trap)) is not None:
             rejected[f"trap_{reason}"] += 1
         elif not (verdict := ask(url, host, domain))[0]:
@@ -223,7 +224,7 @@ def _add(
         return
     host = urls.host_of(url)
     domain, bucket = _owner(host, rules.buckets)
-    if reason := trap_reason(url, deep, rules.settings.trap):
+    if reason := trap_reason(url, deep, rules.scope.sheets.traps(url, host, rules.settings.trap)):
         made.rejected[f"trap_{reason}"] += 1
         return
     if not (verdict := rules.scope.verdict(url, host, domain)).allowed:

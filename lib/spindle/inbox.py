@@ -40,6 +40,11 @@ def read(store: Store, after: str = "") -> list[Wish]:
     return [wish for wish in (_read_one(store, one) for one in _ids(store) if one > after) if wish is not None]
 
 
+def last(store: Store) -> str:
+    """The id of the last wish made; "" where none is."""
+    return (_ids(store) or [""])[-1]
+
+
 @dataclass(slots=True)
 class Ear:
     """Listens to the wishes of a warehouse: each file is read once. `store` None: nobody speaks."""

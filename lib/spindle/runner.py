@@ -46,6 +46,7 @@ class Turn:
     seed: int
     entry: Entry | None
     sizes: Mapping[str, int] = field(default_factory=dict)  # what the jobs so far have counted: listed, fetches, ...
+    wishes: str | None = None  # id of the last wish of operators that generate hears, pinned like `now`; None: of all
 
     @property
     def month(self) -> str:
@@ -231,7 +232,8 @@ def turn_of(warehouse: Warehouse, segment: SegmentId, job: str, body: Job) -> Ma
 
 def pinned_turn(warehouse: Warehouse, segment: SegmentId, pins: Mapping[str, Any], entry: Entry | None) -> Turn:
     settings = config.build([default_layer(), ("pinned configuration", pins["settings"])])
-    return Turn(warehouse, segment, settings, datetime.datetime.fromisoformat(pins["now"]), pins["seed"], entry)
+    now, wishes = datetime.datetime.fromisoformat(pins["now"]), pins.get("wishes")
+    return Turn(warehouse, segment, settings, now, pins["seed"], entry, wishes=wishes)
 
 
 @contextmanager
@@ -270,8 +272,13 @@ def write_metrics(warehouse: Warehouse, segment: str, job: str, counts: Mapping[
 
 def summary_line(job: str, segment: str, counts: Mapping[str, float]) -> str:
     """One line a job: `generate 20261130.1of1: listed 600 ...`."""
-    shown = ", ".join(f"{name} {value:.15g}" for name, value in counts.items() if value or name == "listed")
+    shown = ", ".join(f"{name} {value:.15g}" for name, value in counts.items() if _is_shown(name, value))
     return f"{job} {segment}: {shown or 'nothing to do'}"
+
+
+def _is_shown(name: str, value: float) -> bool:
+    """Not what is nothing, nor what has a line for each task; `metrics` has all of it."""
+    return (bool(value) or name == "listed") and ".task_" not in name
 
 
 def pins(now: datetime.datetime, settings: Settings) -> dict[str, Any]:

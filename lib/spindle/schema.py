@@ -49,7 +49,7 @@ TABLES: dict[str, str] = {
         last_change TIMESTAMP, content_hash STRING, simhash BIGINT, warc_file STRING, warc_offset BIGINT,
         warc_length BIGINT, record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
         change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
-        unchanged_streak INT NOT NULL, inlinks INT NOT NULL""",
+        unchanged_streak INT NOT NULL, inlinks INT NOT NULL, ip STRING, ip_tasks INT""",
     "fetches": """
         segment STRING NOT NULL, url_key BIGINT NOT NULL, hop INT NOT NULL, via_key BIGINT, month STRING NOT NULL,
         bucket INT NOT NULL, url STRING NOT NULL, host STRING NOT NULL, kind STRING, depth INT, task INT NOT NULL,
@@ -72,13 +72,21 @@ TABLES: dict[str, str] = {
         anchor STRING, position STRING, nofollow BOOLEAN NOT NULL, depth INT NOT NULL, seed_priority DOUBLE,
         lastmod STRING""",
     "fingerprints": """
-        key_range INT NOT NULL, url_key BIGINT NOT NULL, bucket INT NOT NULL, content_hash STRING, simhash BIGINT,
-        segment STRING NOT NULL""",
+        key_range INT NOT NULL, key_table INT NOT NULL, value BIGINT NOT NULL, url_key BIGINT NOT NULL,
+        gone BOOLEAN NOT NULL, seq BIGINT NOT NULL""",
+    "copies": """
+        url_key BIGINT NOT NULL, bucket INT NOT NULL, url STRING NOT NULL, canonical_key BIGINT,
+        discovered_at TIMESTAMP NOT NULL, content_hash STRING, simhash BIGINT, scheme STRING NOT NULL,
+        live BOOLEAN NOT NULL, cluster BIGINT, duplicate BOOLEAN NOT NULL, judged BOOLEAN NOT NULL,
+        seq BIGINT NOT NULL""",
     "clusters": """
-        cluster BIGINT NOT NULL, preferred_key BIGINT NOT NULL, preferred_url STRING NOT NULL, size BIGINT NOT NULL,
-        segment STRING NOT NULL""",
+        cluster BIGINT NOT NULL, root BIGINT NOT NULL, preferred_key BIGINT NOT NULL, preferred_url STRING NOT NULL,
+        size BIGINT NOT NULL, seq BIGINT NOT NULL""",
+    "traps": """
+        host STRING NOT NULL, bucket INT NOT NULL, form STRING NOT NULL, pages INT NOT NULL, copies INT NOT NULL,
+        leaders ARRAY<BIGINT>, example STRING, first_at TIMESTAMP, last_at TIMESTAMP, last_segment STRING""",
     "seen": """
-        bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT""",
+        bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT, copies_version BIGINT""",
     "events": """
         segment STRING NOT NULL, sequence BIGINT NOT NULL, type STRING NOT NULL, at TIMESTAMP NOT NULL, url STRING,
         url_key BIGINT, status INT, content_hash STRING, blob_key STRING""",

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from spindle.config import UNLIMITED, ScopeSettings, TrapSettings
-from spindle.errors import ConfigError, UrlRejected
-from spindle.urls import normalize_host, surt
+from spindle.sheets import Sheets
+from spindle.urlrules import Rules
 
 #: Why a URL looks like a trap: the closed vocabulary under which `metrics` counts.
 TRAP_REASONS = ("depth", "path_segments", "repeated_segments", "query_params", "digits")
@@ -43,10 +43,11 @@ class Scope:
         self, settings: ScopeSettings, seed_hosts: Iterable[str] = (), seed_domains: Iterable[str] = ()
     ) -> None:
         self._schemes = tuple(f"{scheme.lower()}:" for scheme in settings.schemes)
-        self._deny = _Rules("deny", settings.deny)
-        self._allow = _Rules("allow", settings.allow) if settings.allow else None
+        self._deny = Rules("scope.deny", settings.deny)
+        self._allow = Rules("scope.allow", settings.allow) if settings.allow else None
         self._follow = settings.follow
         self._all = None if settings.deny or settings.allow or self._follow != "everywhere" else _EVERYWHERE
+        self.sheets = Sheets(settings.sheets)
         self._seeds = frozenset({"host": seed_hosts, "domain": seed_domains}.get(settings.follow, ()))
 
     def verdict(self, url: str, host: str, domain: str) -> Verdict:
@@ -63,65 +64,6 @@ class Scope:
         if self._follow != "everywhere" and (host if self._follow == "host" else domain) not in self._seeds:
             return Verdict(False, f"follow {self._follow}: not a seed {self._follow}")
         return Verdict(True, f"allow {allowing}" if allowing else f"follow {self._follow}")
-
-
-class _Rules:
-    """The rules of one list. Hosts and domains are looked up, so that block lists of any length cost the same."""
-
-    def __init__(self, key: str, rules: Sequence[str]) -> None:
-        self._hosts: set[str] = set()
-        self._domains: set[str] = set()
-        self._surts: list[str] = []
-        self._patterns: list[re.Pattern[str]] = []
-        for rule in rules:
-            try:
-                self._add(*rule.partition(":")[::2])
-            except (ValueError, re.error) as error:
-                raise ConfigError(f"scope.{key}: {rule!r}: {error}") from None
-
-    def first_match(self, url: str, host: str) -> str:
-        """The rule that matches, as `kind:text`, or ""."""
-        if host in self._hosts:
-            return f"host:{host}"
-        if self._domains and (parent := next((name for name in _upwards(host) if name in self._domains), "")):
-            return f"domain:{parent}"
-        if self._surts:
-            forms = (surt(url), f"{url.partition(':')[0]}://{surt(url)}")
-            if prefix := next((prefix for prefix in self._surts if any(f.startswith(prefix) for f in forms)), ""):
-                return f"surt:{prefix}"
-        return next((f"regex:{pattern.pattern}" for pattern in self._patterns if pattern.search(url)), "")
-
-    def _add(self, kind: str, text: str) -> None:
-        if not text:
-            raise ValueError("expected host:NAME, domain:NAME, surt:PREFIX or regex:PATTERN")
-        if kind in ("host", "domain"):
-            (self._hosts if kind == "host" else self._domains).add(_host_name(text))
-        elif kind == "surt":
-            self._surts.append(_surt_prefix(text))
-        elif kind == "regex":
-            self._patterns.append(re.compile(text))
-        else:
-            raise ValueError("expected host:, domain:, surt: or regex:")
-
-
-def _host_name(text: str) -> str:
-    try:
-        return normalize_host(text)
-    except UrlRejected:
-        raise ValueError("not a host name (a domain's rule takes in all below it; no `*`, port or path)") from None
-
-
-def _surt_prefix(text: str) -> str:
-    if not re.match(r"(https?://)?\(", text):
-        raise ValueError("a SURT starts with '(' or 'http://(', for example surt:(org,example,")
-    return text
-
-
-def _upwards(host: str) -> Iterator[str]:
-    """The host and the domains above it: a.b.c, b.c, c."""
-    while host:
-        yield host
-        host = host.partition(".")[2]
 
 
 def trap_reason(url: str, depth: int, settings: TrapSettings) -> str | None:
@@ -160,8 +102,9 @@ def explain_trap(url: str, depth: int, settings: TrapSettings) -> str | None:
 
 
 def refusal(url: str, host: str, domain: str, depth: int, scope: Scope, traps: TrapSettings) -> str | None:
-    """Why a URL is not wanted, as a reason and what a person may want to know of it, or None when it is wanted."""
-    if trap := explain_trap(url, depth, traps):
+    """Why a URL is not wanted, as a reason and what a person may want to know of it, or None when it is wanted. The
+    limits of traps are those that the scope's sheets set for the URL."""
+    if trap := explain_trap(url, depth, scope.sheets.traps(url, host, traps)):
         return f"trap_{trap}"
     verdict = scope.verdict(url, host, domain)
     return None if verdict.allowed else f"out_of_scope: {verdict.rule}"

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from spindle.config import GenerateSettings
+from spindle.config import UNLIMITED, GenerateSettings
 
 # --- quotas ---
 
@@ -152,48 +152,71 @@ MAX_SWAPS = 50  # bounds the repair of an uneven packing; one with many hosts is
 _Unit = tuple[float, int, tuple[HostLoad, ...]]  # seconds, URLs, hosts: what is placed as a whole
 
 
-def pack_tasks(hosts: Sequence[HostLoad], tasks: int) -> dict[str, int]:
+def pack_tasks(hosts: Sequence[HostLoad], tasks: int, most_holders: int = UNLIMITED) -> dict[str, int]:
     """Host -> task 0..tasks-1. Hosts whole; even in seconds; hosts of one address together where they fit.
 
     Longest first onto the least loaded task (Graham 1969), then swaps while the longest exceeds `BALANCE` times the
     mean and the largest host, which nobody can divide. An address with more than a mean's worth of hosts is held by few
-    tasks. Finding the very best packing is not tried: of tiny lists (8 hosts) one in some hundred could be evener.
+    tasks, and never by more than `most_holders`: its cap is divided among them, and no part may be less than one
+    request, though the tasks be uneven then. Finding the very best packing is not tried: of tiny lists (8 hosts) one in
+    some hundred could be evener.
 
     Raises:
         ValueError: no task, a host named twice, or seconds that are negative or not a number.
     """
-    if tasks < 1:
-        raise ValueError(f"tasks = {tasks}: at least 1 is needed")
+    if tasks < 1 or most_holders == 0:
+        raise ValueError(f"tasks = {tasks}, most_holders = {most_holders}: at least 1 is needed")
     if len({load.host for load in hosts}) != len(hosts):
         raise ValueError("a host is named twice")
     if not all(0 <= load.seconds < float("inf") for load in hosts):
         raise ValueError("seconds must be finite and not negative")
     if not any(load.seconds for load in hosts):  # no delay at all: even in URLs
         hosts = [load._replace(seconds=float(load.urls)) for load in hosts]
-    best = min(_attempts(hosts, tasks), key=_longest)
+    most = most_holders if most_holders != UNLIMITED and most_holders < tasks else len(hosts)
+    best = min(_attempts(hosts, tasks, most), key=_longest)
     return {load.host: task for task, units in enumerate(best) for _, _, unit in units for load in unit}
 
 
-def predicted_ends(hosts: Iterable[HostLoad], tasks: Mapping[str, int], queues: int) -> dict[int, float]:
-    """Task -> seconds until its end, at best: its longest host, or all of them through so many queues at a time."""
-    of_task: dict[int, list[float]] = defaultdict(list)
+def holders(hosts: Iterable[HostLoad], tasks: Mapping[str, int]) -> dict[str, int]:
+    """Address -> how many tasks hold a host of it, so that each may take its part of the address's cap."""
+    held: dict[str, set[int]] = defaultdict(set)
     for load in hosts:
+        if load.address:
+            held[load.address].add(tasks[load.host])
+    return {address: len(holding) for address, holding in held.items()}
+
+
+def predicted_ends(
+    hosts: Iterable[HostLoad], tasks: Mapping[str, int], queues: int, address_gap_s: float = 0.0
+) -> dict[int, float]:
+    """Task -> seconds until its end, at best: its longest host, or all of them through so many queues at a time, or the
+    URLs of an address one gap apart, where that is longer (each of k tasks that hold it keeps k gaps)."""
+    loads = list(hosts)
+    held = holders(loads, tasks)
+    of_task: dict[int, list[float]] = defaultdict(list)
+    of_address: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for load in loads:
         of_task[tasks[load.host]].append(load.seconds)
-    return {task: max(max(seconds), sum(seconds) / queues) for task, seconds in sorted(of_task.items())}
+        if load.address:
+            of_address[tasks[load.host]][load.address] += load.urls * address_gap_s * held[load.address]
+    return {
+        task: max([*seconds, sum(seconds) / queues, *of_address[task].values()])
+        for task, seconds in sorted(of_task.items())
+    }
 
 
-def _attempts(hosts: Sequence[HostLoad], tasks: int) -> Iterable[list[list[_Unit]]]:
+def _attempts(hosts: Sequence[HostLoad], tasks: int, most_holders: int) -> Iterable[list[list[_Unit]]]:
     """Packings, those that keep addresses together first; ends with the first that is even enough."""
     mean = sum(load.seconds for load in hosts) / tasks
     enough = max([BALANCE * mean, *(load.seconds for load in hosts)])
     for part in TOGETHER:
-        packing = _swapped(_longest_first(_units(hosts, mean * part), tasks), enough)
+        packing = _swapped(_longest_first(_units(hosts, mean * part, most_holders), tasks), enough)
         yield packing
         if _longest(packing) <= enough:
             return
 
 
-def _units(hosts: Sequence[HostLoad], most_s: float) -> list[_Unit]:
+def _units(hosts: Sequence[HostLoad], most_s: float, most_pieces: int) -> list[_Unit]:
     """The hosts of an address as one unit, or as several of about `most_s` when they are more than that."""
     by_address: dict[str, list[_Unit]] = defaultdict(list)
     for load in hosts:
@@ -202,6 +225,8 @@ def _units(hosts: Sequence[HostLoad], most_s: float) -> list[_Unit]:
     for group in by_address.values():
         total = sum(seconds for seconds, _, _ in group)
         pieces = len(group) if most_s <= 0 else min(len(group), max(1, -int(-total // most_s)))
+        if group[0][2][0].address:
+            pieces = min(pieces, most_pieces)
         units += [_joined(piece) for piece in _longest_first(group, pieces) if piece]
     return units
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from spindle import direct, schema
 from spindle.errors import WarehouseError
 from spindle.ledger import Ledger
+from spindle.rounds import FileFacts
 from spindle.segments import Entry, SegmentId
 from spindle.store import LocalStore, Store, open_store
 
@@ -67,6 +68,13 @@ class Warehouse:
         rows: list[dict[str, Any]] = direct.read(self.location(table), equals, columns).to_pylist()
         return rows
 
+    def file_facts(self) -> list[FileFacts]:
+        """What the log says of the files of `urls` and when their rows are due: no row is read, and no JVM asked."""
+        found = direct.files(self.location("urls"), "bucket", "last_fetch", "next_fetch")
+        return [
+            FileFacts(int(f["partition"]), f["rows"], f["deleted"], f["nulls"], f["least"], f["most"]) for f in found
+        ]
+
     def rewrite(self, table: str, where: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Puts a few rows that the driver holds in the place of those that `where` names."""
         direct.replace(self.location(table), where, direct.from_rows(self.location(table), rows))
@@ -100,17 +108,8 @@ class Warehouse:
         return self.delta(table).alias("t").merge(source.alias("s"), condition)
 
     def sync_segments(self) -> None:
-        """Copies the ledger's new entries to the table `segments`, in one Delta transaction with the last entry's place
-        as version: of two who copy at once one is refused by Delta, and looks again."""
-        location = self.location("segments")
-        for _ in range(_CONFLICT_ATTEMPTS):
-            done = direct.version(location, "segments")
-            if not (new := [entry for entry in self.ledger.entries() if entry.seq > done]):
-                return
-            rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
-            if direct.append(location, rows, ("segments", new[-1].seq)):
-                return
-        raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
+        """Copies the ledger's new entries to the table `segments`."""
+        sync_segments(self.location("segments"), self.ledger)
 
     def _shaped(self, table: str, frame: DataFrame) -> DataFrame:
         """Exactly the table's columns in its order and types; a missing one fails here, with its name."""
@@ -118,6 +117,19 @@ class Warehouse:
         if missing := {name for name, _ in wanted} - set(frame.columns):
             raise ValueError(f"{table}: the frame lacks {', '.join(sorted(missing))}")
         return frame.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in wanted))
+
+
+def sync_segments(location: str, ledger: Ledger) -> None:
+    """Copies the ledger's new entries to the table `segments` at `location`, in one Delta transaction with the last
+    entry's place as version: of two who copy at once one is refused by Delta, and looks again. Needs no JVM."""
+    for _ in range(_CONFLICT_ATTEMPTS):
+        done = direct.version(location, "segments")
+        if not (new := [entry for entry in ledger.entries() if entry.seq > done]):
+            return
+        rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
+        if direct.append(location, rows, ("segments", new[-1].seq)):
+            return
+    raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -207,6 +219,11 @@ def read_marker(root: str) -> dict[str, Any]:
 def open_warehouse(spark: SparkSession, root: str) -> Warehouse:
     """An existing warehouse; raises as `read_marker`."""
     return Warehouse(spark, hadoop_uri(root), open_store(root), read_marker(root))
+
+
+def open_direct(root: str) -> Warehouse:
+    """An existing warehouse for what needs no JVM: `values`, `rewrite`, `record`, ledger; raises as `read_marker`."""
+    return Warehouse(None, hadoop_uri(root), open_store(root), read_marker(root))  # type: ignore[arg-type]
 
 
 def hadoop_uri(root: str) -> str:

@@ -225,6 +225,22 @@ def member(record: bytes, *, coded: bool = False) -> bytes:
     return bytes(_zlib.compress(record, _LEVEL, _GZIP))
 
 
+def member_length(data: bytes) -> int:
+    """The length of the gzip member that `data` begins with.
+
+    Raises:
+        WarcError: it is cut off, damaged, or none.
+    """
+    inflater = _zlib.decompressobj(_GZIP)
+    try:
+        inflater.decompress(data)
+    except _ERRORS as error:
+        raise WarcError(f"damaged gzip member: {error}") from None
+    if not inflater.eof:
+        raise WarcError("the gzip member is cut off")
+    return len(data) - len(inflater.unused_data)
+
+
 def read_record(data: bytes, max_bytes: int = 1 << 30) -> Record:
     """The record in `data`: one gzip member, or one plain record.
 

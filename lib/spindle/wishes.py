@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -24,7 +25,8 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One line of the audit log; fields named as columns of the table `inbox`. `id`: its place in the order."""
+    """One line of the audit log; fields named as columns of the table `inbox`. `id`: its place in the order; `at`: when
+    by the clock of who made it, ISO 8601 with its zone."""
 
     id: str
     at: str
@@ -91,6 +93,8 @@ def of_fields(name: str, told: Mapping[str, object]) -> Wish:
 
 def check(wish: Wish) -> None:
     """Raises ValueError where a wish lacks what it needs."""
+    if datetime.fromisoformat(wish.at).tzinfo is None:
+        raise ValueError(f"at is {wish.at}, without its zone")
     if wish.what in (What.BLOCK, What.UNBLOCK, What.LIMIT, What.UNLIMIT) and not wish.host:
         raise ValueError(f"{wish.what} names no host")
     if wish.what is What.STOP and not wish.value:

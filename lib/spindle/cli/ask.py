@@ -1,25 +1,19 @@
-"""Questions to a warehouse: SQL over its tables, the crawl in numbers, everything known of one URL. Reads only
-(`expire` apart, which ends a lease)."""
+"""Questions to a warehouse: SQL over its tables, the crawl in numbers, everything known of one URL. Reads only."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import re
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle import inbox, runner, schema, tables, urls
+from spindle import runner, schema, tables, urls
 from spindle.defaults import shipped_names, shipped_text
 from spindle.errors import InputError, UrlRejected
-from spindle.ledger import holder
-from spindle.segments import SegmentId, State
 from spindle.session import open_session
 from spindle.tables import Warehouse
-from spindle.wishes import What
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -156,22 +150,6 @@ def _owners(warehouse: Warehouse, bucket: int) -> list[Any]:
     from spindle.segments import live_overlaps
 
     return live_overlaps(warehouse.ledger.entries(), bucket, bucket + 1)
-
-
-def expire(argv: Sequence[str]) -> int:
-    parser = _parser("expire", "End a segment's lease; its URLs go back to the frontier without penalty.")
-    parser.add_argument("segment", metavar="ID")
-    return runner.main("expire", parser, _expire, argv)
-
-
-def _expire(options: argparse.Namespace) -> int:
-    warehouse, segment = _open(options), SegmentId.parse(options.segment)
-    entry = warehouse.ledger.move(str(segment), State.EXPIRED, time.time())
-    warehouse.sync_segments()
-    told = {"at": datetime.datetime.now(datetime.UTC).isoformat(), "who": holder(), "value": str(segment)}
-    inbox.write(warehouse.store, What.STOP, **told)  # its fetch may still run
-    print(f"expire {segment}: it is {entry.state}; a fetch of it that still runs stops within seconds")
-    return 0
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -113,15 +113,17 @@ def turn_wheel(
 
 def _turn(crawled: Crawled, place: tuple[int, int], turn: runner.Turn) -> float:
     """One turn of the wheel, or what is left of it; returns how many URLs were listed."""
-    from spindle.jobs import fetch, generate, parse, update
+    from spindle.jobs import dedup, fetch, generate, parse, update
 
     name, listed = str(turn.segment), 0.0
     if turn.entry is not None and turn.entry.state is State.OPENED:
         counts = runner.measured(turn, "generate", generate.run)
         listed = counts["listed"]
         crawled.add(*place, name, "generate", counts)
-    for job, run in (("fetch", fetch.run), ("parse", parse.run), ("update", update.run)):
+    for job, run in (("fetch", fetch.run), ("parse", parse.run)):
         crawled.add(*place, name, job, runner.turn_of(crawled.warehouse, turn.segment, job, run))
+    crawled.add(*place, name, "dedup", dedup.measured(crawled.warehouse, crawled.settings))  # so that update folds it
+    crawled.add(*place, name, "update", runner.turn_of(crawled.warehouse, turn.segment, "update", update.run))
     return listed
 
 

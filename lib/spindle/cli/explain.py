@@ -7,15 +7,17 @@ The answer is that of generate itself: the plan of the whole table is made (and 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle import runner, tables, urls
+from spindle import brakes, inbox, runner, tables, urls
 from spindle.errors import InputError, UrlRejected
 from spindle.runner import Turn
 from spindle.scope import TRAP_REASONS, Scope, refusal
 from spindle.segments import SegmentId, live_overlaps
 from spindle.session import open_session
+from spindle.sheets import OF_HOST, Sheets, limits_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
 #: Reason -> what a person is told; `not_listed.<reason>` in `metrics` counts all URLs of it.
 REASONS: Mapping[str, str] = {
     "host_budget": "better URLs of its host use up generate.host_budget",
-    "host_blocked": "its host is blocked, or its address is (network.deny_addresses)",
-    "host_paused": "its host is paused",
+    "host_blocked": "its host is blocked (`spindle hosts`), or its address is (network.deny_addresses)",
+    "host_paused": "its host is paused (`spindle hosts`)",
     "host_backing_off": "its host is left alone for a while (failures, 429 or 503, or robots.txt unreachable)",
     "day_budget": "better URLs use up what is left of its host's day (generate.host_day_budget, UTC)",
     "window_budget": "better URLs use up what its host's delay lets through in fetch.window_s",
     "domain_budget": "better URLs of its registered domain use up generate.domain_budget",
     "cut": "the list is full of better ones (generate.list_size, level_shares, new_share)",
     "out_of_scope": "the scope of today does not want it",
+    "trap_copies": "new URLs of its form have shown one content again and again ([brake])",
     **{f"trap_{reason}": "it has the shape of a trap" for reason in TRAP_REASONS},
 }
 
@@ -73,6 +76,10 @@ def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
     scope = Scope(turn.settings.scope, *generate.seeds_of(turn))
     why = refusal(url, host, domain, row.depth if row else 0, scope, turn.settings.trap)
     tell(f"rules: refused, {why}" if why else f"rules: wanted, by {scope.verdict(url, host, domain).rule}")
+    for wish in [wish for wish in inbox.read(warehouse.store) if wish.host == host]:
+        tell(f"operators: {wish.what} {wish.value or ''}".rstrip() + f", by {wish.who} at {wish.at}, wish {wish.id}")
+    for line in sheet_lines(scope.sheets, url, host, domain):
+        tell(line)
     if row is None:
         tell("table: not there; no seed and no followed link has named it, or a rule refused it")
         return False
@@ -87,8 +94,33 @@ def explain(turn: Turn, url: str, tell: Callable[[str], object]) -> bool:
         return False
     with runner.kept() as keep:
         reason, place = standing(generate.planned(turn, keep), key, bucket)
+    if reason == "trap_copies":
+        place = f"; {'; '.join(brake_lines(turn, url, host))}"
     tell(f"list: no, {reason}: {REASONS.get(reason, reason)}{place}" if reason else f"list: yes{place}")
     return not reason
+
+
+def sheet_lines(sheets: Sheets, url: str, host: str, domain: str) -> list[str]:
+    """Which sheets set limits for the URL, for its host and for its domain, and which limits these are."""
+    of_host = [name for name in OF_HOST if name != "domain_budget"]
+    of_url = [name for name in limits_of(sheets.of_url(url, host)) if name not in OF_HOST]
+    lines = []
+    for what, sheet, names in (
+        ("URL", sheets.of_url(url, host), of_url),
+        ("host", sheets.of_host(host), of_host),
+        ("domain", sheets.of_host(domain), ["domain_budget"]),
+    ):
+        if told := ", ".join(f"{name} {value:g}" for name, value in limits_of(sheet).items() if name in names):
+            lines.append(f"sheets: {told} for the {what}, by {sheet.name}")
+    return lines
+
+
+def brake_lines(turn: Turn, url: str, host: str) -> list[str]:
+    """What was learned of the forms that hold the URL back."""
+    from spindle.jobs import generate
+
+    forms = generate.braked_forms(turn).get(host, ())
+    return [brakes.reason(form) for form in forms if re.search(brakes.pattern_of(form.form), url)]
 
 
 def standing(plan: Plan, key: int, bucket: int) -> tuple[str, str]:

@@ -25,6 +25,7 @@ _SHOWN = {
     "generate": ("listed", "hosts", "tasks"),
     "fetch": ("fetches", "wire_bytes"),
     "parse": ("pages", "links", "unchanged", "errors"),
+    "dedup": ("pages", "pairs", "duplicates"),
     "update": ("new_urls", "changed_urls"),
 }
 

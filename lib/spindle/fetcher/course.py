@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from spindle import urls
-from spindle.config import UNLIMITED, Settings
+from spindle.config import UNLIMITED, Settings, SheetSettings
 from spindle.errors import SpindleError
 from spindle.fetcher.archive import Archive
 from spindle.fetcher.books import Books, HostBook
@@ -27,6 +27,7 @@ from spindle.fetcher.tally import Tally
 from spindle.fetcher.visit import POLL_S, Item, Visits
 from spindle.outcome import Outcome
 from spindle.politeness import BackTier, HostState, Ready, Wait, gap_s
+from spindle.sheets import Sheets
 from spindle.store import Store
 from spindle.wishes import NO_WORD, HostWord, Word
 
@@ -52,6 +53,7 @@ class Course:
         self._settings, self._limits, self._store = settings, settings.fetch, store
         self._journal, self._origin, self._suspects = journal, origin, suspects
         self._clock, self._heartbeat = around.clock, around.heartbeat
+        self._sheets = Sheets(settings.scope.sheets)
         queues = settings.fetch.queues_factor * settings.fetch.max_open
         self._tier: BackTier[Item] = BackTier(settings.politeness, max_open=settings.fetch.max_open, queues=queues)
         self._books = Books(settings.fetch, journal, origin)
@@ -68,6 +70,7 @@ class Course:
         self._began = self._ticked = self._clock()
         self._stop_at = self._began + settings.fetch.window_s
         self._tail_since: float | None = None
+        self._placed: set[str] = set()  # hosts whose address generate told
         self._began_with = 1
         self.stopped: str | None = None
         self.counts = self._books.counts
@@ -87,6 +90,7 @@ class Course:
             self._stop_at = min(self._stop_at, listing.lease_until - self._limits.total_timeout_s)
         for row in listing.rows:
             self._admit(Page.listed(row), listing, behind, resumed)
+            self._place(row)
         self._began_with = max(len(self._books.hosts), 1)
         self._books.seen |= behind.seen
         self.counts.update(behind.outcomes)
@@ -115,13 +119,27 @@ class Course:
         self._tier.put(page.host, page)
 
     def _add_host(self, host: str, row: Mapping[str, Any] | None, learned: Row | None, resumed: bool) -> None:
-        state = host_state(row, learned)
+        state, sheet = host_state(row, learned), self._sheets.of_host(host)
+        if state.limit_delay_s is None:  # an operator's word on the one host goes before a sheet's on many
+            state = replace(state, limit_delay_s=sheet.delay_s)
         if resumed:  # the attempt before may just have touched it
             state = replace(state, next_ok_at=max(state.next_ok_at, self._began + self._delay_s(state)))
         self._tier.add_host(host, state)
-        self._books.hosts[host] = HostBook(hops_left=self._request_budget(row), limit_delay_s=state.limit_delay_s)
+        self._books.hosts[host] = HostBook(
+            hops_left=self._request_budget(row, sheet), limit_delay_s=state.limit_delay_s
+        )
         if row is not None and row.get("paused"):
             self._tier.hold(host, math.inf)
+
+    def _place(self, row: Mapping[str, Any]) -> None:
+        """Where generate found the host, and with how many tasks it shares that address."""
+        host, address = row["host"], row.get("ip")
+        if not address or host in self._placed or host not in self._books.hosts:
+            return
+        self._placed.add(host)
+        self._tier.share_address(address, row.get("ip_tasks") or 1)
+        if self._tier.state(host).address is None:
+            self._tier.set_address(host, address)
 
     def _delay_s(self, state: HostState) -> float:
         return gap_s(
@@ -131,13 +149,15 @@ class Course:
             backoff_level=state.backoff_level,
         )
 
-    def _request_budget(self, row: Mapping[str, Any] | None) -> int | None:
+    def _request_budget(self, row: Mapping[str, Any] | None, sheet: SheetSettings) -> int | None:
         """Requests a host may get in this task; what the list leaves of it may go to redirect hops."""
         limits = self._settings.generate
-        budgets = [limits.host_budget] if limits.host_budget != UNLIMITED else []
-        if limits.host_day_budget != UNLIMITED:
+        own = limits.host_budget if sheet.host_budget is None else sheet.host_budget
+        of_day = limits.host_day_budget if sheet.host_day_budget is None else sheet.host_day_budget
+        budgets = [own] if own != UNLIMITED else []
+        if of_day != UNLIMITED:
             today = row is not None and str(row.get("day")) == iso(self._began)[:10]
-            budgets.append(limits.host_day_budget - (row.get("fetched_today") or 0 if row and today else 0))
+            budgets.append(of_day - (row.get("fetched_today") or 0 if row and today else 0))
         return min(budgets) if budgets else None
 
     # --- the course
@@ -165,7 +185,8 @@ class Course:
 
     async def close(self) -> None:
         """Write the rows that are still owed, and the last word on progress."""
-        self._books.close(self.stopped)
+        for _ in self._books.close(self.stopped):
+            await self._journal.seal()
         self._watch_fault()
         await self._report()
 

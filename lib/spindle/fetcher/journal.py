@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,8 +40,34 @@ def warc_name(segment: str, task: int, epoch: int, part: int) -> str:
     return f"{warc_prefix(segment, task)}{epoch:03d}-{part:05d}.warc.gz"
 
 
+def joined_name(segment: str, task: int, epoch: int, number: int) -> str:
+    """Of a file that the task's parts are joined into."""
+    return f"{warc_prefix(segment, task)}{epoch:03d}-j{number:04d}.warc.gz"
+
+
+def joined_files(store: Store, segment: str, task: int) -> set[str]:
+    """All such files, of whichever attempt."""
+    names = store.list(warc_prefix(segment, task))
+    return {name for name in names if name.rpartition("-")[2].startswith("j")}
+
+
+def warc_parts(store: Store, segment: str, task: int, journal_parts: Iterable[str]) -> list[str]:
+    """The WARC parts that were sealed with these journal parts; one without an exchange has none."""
+    there = set(store.list(warc_prefix(segment, task)))
+    numbers = (name.removesuffix(".jsonl").rsplit("-", 2)[1:] for name in journal_parts)
+    named = (warc_name(segment, task, int(epoch), int(part)) for epoch, part in numbers)
+    return [name for name in named if name in there]
+
+
 def warc_prefix(segment: str, task: int) -> str:
     return f"warc/{file_safe(segment)}-{task:05d}-"
+
+
+def prefixes_before(segment: str, task: int, epoch: int) -> list[str]:
+    """What begins the names of all files that attempts before `epoch` may have left unfinished."""
+    ours = f"journal/{task:05d}"
+    notes = [f"{ours}.epoch-{number:03d}" for number in range(1, epoch)]
+    return [warc_prefix(segment, task), f"{ours}-", f"{ours}.progress", done_name(task), *notes]
 
 
 def done_name(task: int) -> str:
@@ -76,6 +102,12 @@ def read_parts(store: Store, names: Iterable[str]) -> Iterator[Row]:
     for name in names:
         for line in store.get(name).splitlines():
             yield msgspec.json.decode(line, type=Row)
+
+
+def place_now(row: Row, joined: Mapping[str, Sequence[Any]]) -> Place:
+    """Where the record of a row lies after its part was joined to others (manifest, `joined`)."""
+    file, base = joined.get(row["warc_file"], (row["warc_file"], 0))
+    return Place(file, base + row["warc_offset"], row["warc_length"])
 
 
 @dataclass

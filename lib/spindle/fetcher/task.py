@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import json
+import logging
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -22,7 +24,20 @@ from spindle.fetcher import epoch as epochs
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.client import Client
 from spindle.fetcher.course import Course
-from spindle.fetcher.journal import Journal, Place, Row, done_name, manifest, read_parts, sealed_parts, warc_prefix
+from spindle.fetcher.join import Joined, clear, forget, join
+from spindle.fetcher.journal import (
+    Journal,
+    Place,
+    Row,
+    done_name,
+    joined_files,
+    joined_name,
+    manifest,
+    prefixes_before,
+    read_parts,
+    sealed_parts,
+    warc_parts,
+)
 from spindle.fetcher.listing import Around, Listing
 from spindle.fetcher.resolver import Resolver
 from spindle.fetcher.rows import Origin, iso
@@ -31,8 +46,12 @@ from spindle.inbox import Ear
 from spindle.scope import Scope, trap_reason
 from spindle.segments import SegmentId
 from spindle.store import Store, open_store
+from spindle.warc import WarcError
 
 _SOCKETS = 65_536
+_JOIN_POLL_S = 5.0
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["Around", "Listing", "fetch_task", "journal_rows", "run_task"]
 
@@ -86,7 +105,7 @@ def hop_scope(settings: Settings) -> Callable[[str], bool]:
     def wanted(url: str) -> bool:
         host = urls.host_of(url)
         allowed = scope.verdict(url, host, urls.registered_domain(host)).allowed
-        return allowed and trap_reason(url, 0, settings.trap) is None
+        return allowed and trap_reason(url, 0, scope.sheets.traps(url, host, settings.trap)) is None
 
     return wanted
 
@@ -97,6 +116,7 @@ async def fetch_task(
     """As `run_task`, in the running loop, into the store of the segment's folder."""
     around = around or Around()
     if (finished := manifest(store, task)) is not None:
+        clear(store, finished.get("joined", {}))  # a crash may have come between
         return finished
     started = iso(around.clock())
     epoch = epochs.take(store, task, started, lambda before: left_behind(around.mark, before) if around.mark else None)
@@ -133,7 +153,8 @@ async def _attempt(
     task, resumed = origin.task, epoch.number > 1
     earlier = sealed_parts(store, task) if resumed else []
     if resumed:
-        store.clear_unfinished(warc_prefix(origin.segment, task))
+        for prefix in prefixes_before(origin.segment, task, epoch.number):
+            store.clear_unfinished(prefix)
     journal = Journal(store, origin.segment, task, epoch.number, info=_info(settings), may_write=epoch.check)
     rule = AddressRule(settings.network.allow_addresses, settings.network.deny_addresses)
     resolver = Resolver(settings.network, rule, timeout_s=settings.fetch.connect_timeout_s)
@@ -149,6 +170,12 @@ async def _attempt(
     finally:
         suspects.close()
         await journal.abandon()
+    joined = await _joined(store, origin, earlier + journal.parts, settings, around)
+    try:
+        epoch.check()  # joining may have taken a while
+    except BaseException:
+        forget(store, joined)
+        raise
     found = {
         "segment": origin.segment,
         "task": task,
@@ -157,13 +184,36 @@ async def _attempt(
         "ended_at": iso(around.clock()),
         "stopped": course.stopped,
         "parts": earlier + journal.parts,
-        "warc": journal.warc_files,
+        "joined": {part: list(place) for part, place in joined.items()},
         "counts": {str(name): count for name, count in course.counts.items()},
         "sums": course.sums,
     }
     if not store.create_exclusive(done_name(task), json.dumps(found).encode()):
+        forget(store, joined)
         return manifest(store, task) or found
+    clear(store, joined)
+    for stray in joined_files(store, origin.segment, task) - {file for file, _ in joined.values()}:
+        store.delete(stray)  # of an attempt that died before its manifest
     return found
+
+
+async def _joined(store: Store, origin: Origin, parts: list[str], settings: Settings, around: Around) -> Joined:
+    """Join the WARC parts of the task, off the loop. Where the store has no room for that the parts stay."""
+
+    def work() -> Joined:
+        names = warc_parts(store, origin.segment, origin.task, parts)
+        name = functools.partial(joined_name, origin.segment, origin.task, origin.epoch)
+        return join(store, names, name, settings.fetch.warc_file_bytes, _info(settings))
+
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    while not running.done():
+        around.heartbeat()
+        await asyncio.wait({running}, timeout=_JOIN_POLL_S)
+    try:
+        return running.result()
+    except (WarehouseError, WarcError) as error:
+        _log.warning("task %d keeps its WARC parts as they are: %s", origin.task, error)
+        return {}
 
 
 def journal_rows(store: Store, task: int) -> Iterable[Row]:

@@ -20,7 +20,13 @@ class Addresses(Generic[T]):
         self._cap = settings.address_max_open
         self._gap_s = settings.address_gap_s
         self._agenda = agenda
+        self._shares: dict[str, int] = {}  # address -> tasks that hold it, where there are several
         self._by_name: dict[str, Address[T]] = {}
+
+    def share(self, name: str, tasks: int) -> None:
+        """So many tasks hold this address: here it takes its part of the cap, at least one, and keeps their gaps."""
+        if tasks > 1:
+            self._shares[name] = tasks
 
     def admits(self, name: str, now: float) -> bool:
         """Whether a request to this address may start now."""
@@ -56,7 +62,7 @@ class Addresses(Generic[T]):
             address = self._by_name[host.address] = Address(host.address)
         before = address.start_ok_at
         address.open += 1
-        address.start_ok_at = max(before, now + self._gap_s)
+        address.start_ok_at = max(before, now + self._gap_of(address.name))
         host.entered = (address, before, address.start_ok_at)
         self._schedule(address)
 
@@ -67,7 +73,7 @@ class Addresses(Generic[T]):
         (address, before, after), host.entered = host.entered, None
         address.open -= 1
         if now is not None:
-            address.end_ok_at = max(address.end_ok_at, now + self._gap_s)
+            address.end_ok_at = max(address.end_ok_at, now + self._gap_of(address.name))
         elif address.start_ok_at == after > before:
             address.start_ok_at = before
             address.ticket = 0  # its entry, if any, would come up too late
@@ -79,7 +85,10 @@ class Addresses(Generic[T]):
         return self._below_cap(address) and address.next_ok_at <= now
 
     def _below_cap(self, address: Address[T]) -> bool:
-        return self._cap == UNLIMITED or address.open < self._cap
+        return self._cap == UNLIMITED or address.open < max(1, self._cap // self._shares.get(address.name, 1))
+
+    def _gap_of(self, name: str) -> float:
+        return self._gap_s * self._shares.get(name, 1) if self._gap_s else 0.0
 
     def _schedule(self, address: Address[T]) -> None:
         if address.line and not address.ticket and self._below_cap(address):

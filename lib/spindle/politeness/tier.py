@@ -163,6 +163,10 @@ class BackTier(Generic[T]):
         else:
             self._arrange(record)
 
+    def share_address(self, address: str, tasks: int) -> None:
+        """So many tasks hold hosts at this address, this one included: each keeps to its part of the cap."""
+        self._addresses.share(address, tasks)
+
     def admit(self, host: str, address: str, now: float) -> bool:
         """Whether a host in flight may connect to the address it has just resolved to; if so it counts there.
 
