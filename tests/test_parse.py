@@ -16,6 +16,7 @@ import rows
 from hostile_page import hostile
 from spindle import html, parsetask, urls, warc
 from spindle.errors import SegmentStateError, WarehouseError
+from spindle.extract import Extract
 from spindle.jobs import parse, update
 from spindle.ledger import Ledger
 from spindle.runner import Turn
@@ -155,6 +156,16 @@ def test_a_task_without_work_starts_no_child(site: Site, monkeypatch: pytest.Mon
     assert task(site, kinds={"http://h.test/same": parsetask.UNCHANGED}) == [
         {"page": None, "links": [], "counts": {"unchanged": 1}}
     ]
+
+
+@pytest.mark.parametrize("place", ["text", "anchor"])
+def test_what_arrow_cannot_hold_costs_its_page(place: str) -> None:
+    """The parser lets no half of a character through; if one came, it must not end the task."""
+    page: Row = {"text": "\ud800" if place == "text" else "t", "error": None}
+    link = ("a", 1, 1, "http://h.test/", "h.test", "h.test", "page", "\ud800", "content", False, 1, None, None)
+    source = {"src_key": 1, "src_url": "http://h.test/", "src_host": "h.test"}
+    with pytest.raises(UnicodeEncodeError):
+        parsetask._told(Extract(page, source, [link] if place == "anchor" else []))
 
 
 def test_a_batch_is_bounded_by_its_size(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,8 @@ def _source(fetch: Mapping[str, Any], rules: Rules) -> Row:
 def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None:
     """Rows for the links of a page, which are normalised and keyed already; longer than need be, since it is the
     path of every link."""
-    usual, sheets, buckets, ask = rules.settings.trap, rules.scope.sheets, rules.buckets, rules.scope.verdict
+    usual, buckets, ask = rules.settings.trap, rules.buckets, rules.scope.verdict
+    sheets = rules.scope.sheets or None  # asked once: an empty one is none
     follow_nofollow, feeds, rejected, targets = (
         rules.settings.parse.follow_nofollow,
         told.feeds,
@@ -186,7 +187,7 @@ def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None
             rejected["nofollow"] += 1
             continue
         domain, bucket = _owner(host, buckets)
-        trap = sheets.traps(url, host, usual) if sheets else usual
+        trap = usual if sheets is None else sheets.traps(url, host, usual)
         if (reason := trap_reason(url, depth, trap)) is not None:
             rejected[f"trap_{reason}"] += 1
         elif not (verdict := ask(url, host, domain))[0]:

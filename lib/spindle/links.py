@@ -191,9 +191,10 @@ def _take(
             continue
         if feed and goal not in made.feeds:
             made.feeds.append(goal)
-        if goal in known:
+        if (old := known.get(goal)) is not None:
             rejected["duplicate"] += 1
-            known[goal] = _both(known[goal], candidate, rules)
+            if not (old[1] and old[2] == nofollow and old[6] == position):  # else it says nothing new
+                known[goal] = _both(old, candidate, rules)
             continue
         if len(known) == rules.max_links:
             return 1 + sum(1 for _ in waiting)

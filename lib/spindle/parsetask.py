@@ -220,15 +220,20 @@ def factory(argument: tuple[Mapping[str, Any], str]) -> Callable[[tuple[Row, byt
 
 def _told(made: Extract) -> Made:
     counts = {f"rejected.{reason}": number for reason, number in made.rejected.items() if number}
+    page, text, source = None, None, None
+    if made.page is not None:
+        text = _storable(made.page.pop("text"))
+        page = json.dumps(made.page)
+        counts |= {"pages": 1} | ({} if made.page["error"] is None else {"errors": 1})
     if made.targets:
         counts["links"] = len(made.targets)
-    if made.page is not None:
-        counts["pages"] = 1
-        if made.page["error"] is not None:
-            counts["errors"] = 1
-    page, text = None, None
-    if made.page is not None:
-        text = made.page.pop("text")
-        page = json.dumps(made.page)
-    source = (made.source["src_key"], made.source["src_url"], made.source["src_host"]) if made.targets else None
+        source = (made.source["src_key"], made.source["src_url"], made.source["src_host"])
+        _storable("".join([target[7] or "" for target in made.targets]))  # anchors; URLs are ASCII
     return Made(page, text, source, made.targets, counts)
+
+
+def _storable(text: str | None) -> str | None:
+    """The same. Raises UnicodeEncodeError here, where half a character costs its page, not where many pages are one."""
+    if text is not None:
+        text.encode()
+    return text

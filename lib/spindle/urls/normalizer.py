@@ -90,17 +90,21 @@ class Normalizer:
 
         The same as `normalize(href, base, encoding)` and `url_key` one by one, at a fraction of the cost.
         """
-        page, known = self._page(base), dict[str, Target | UrlRejected]()
+        page, known, quick = self._page(base), dict[str, Target | UrlRejected](), dict[str, Target]()
         place, short_cut, key = self._placed, self._short_cut, mmh3.hash64
         for href in hrefs:
             if href in known:
                 continue
-            origin, host, tail = place(href, page)
+            cut = href[: href.index("#")] if "#" in href else href
+            if (target := quick.get(cut)) is not None:  # a page leads to many places of another, and of itself
+                known[href] = target
+                continue
+            origin, host, tail = place(cut, page)
             url = short_cut(origin, host, tail) if host else None
             if url is None:
                 known[href] = self._link(href, page, encoding, origin + tail if host and tail else "")
             else:
-                known[href] = _new(Target, (url, key(url)[0], host))
+                known[href] = quick[cut] = _new(Target, (url, key(url)[0], host))
         return [known[href] for href in hrefs]
 
     def _link(self, href: str, page: _Page, encoding: str, joined: str) -> Target | UrlRejected:
