@@ -268,7 +268,7 @@ def learn_forms(turn: Turn, source: DataFrame) -> int:
     """Notes the forms of URLs whose new pages show one content (`brakes`); how many rows of `traps` that changed."""
     warehouse, span = turn.warehouse, turn.segment.buckets(turn.warehouse.buckets)
     new = source.filter("fetched AND fetch_count = 1 AND status IN ('fetched', 'duplicate')")
-    new = new.select("host", "bucket", "url", "simhash", "status")
+    new = new.select("host", "bucket", "url", "simhash", "content_hash")
     known = warehouse.values("traps", {"bucket": list(span)}, schema.columns("traps"))
     work = _learner(known, turn.settings.to_json(), str(turn.segment), turn.now)
     if turn.is_small():
@@ -289,11 +289,7 @@ def _learner(known: Sequence[Mapping[str, Any]], settings_json: str, segment: st
     """The function that runs in Spark's Python worker, hosts whole; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        pages = [
-            brakes.NewPage(row["host"], row["bucket"], row["url"], row["simhash"], row["status"] == "duplicate")
-            for row in rows
-        ]
+        pages = [brakes.NewPage(**row) for batch in batches for row in batch.to_pylist()]
         forms = brakes.learned(map(brakes.of_row, known), pages, from_json(settings_json).brake, segment, now)
         yield pa.RecordBatch.from_pylist([dataclasses.asdict(form) for form in forms], schema=brakes_schema())
 

@@ -11,9 +11,11 @@ from spindle.lifecycle import UrlFacts
 
 DESIGN_TABLES = """
     urls hosts inbox robots segments fetchlist fetches pages links fingerprints copies clusters seen events metrics
+    traps
 """
 TYPES = re.compile(
-    r"(BIGINT|INT|DOUBLE|STRING|BOOLEAN|TIMESTAMP|DATE|BINARY|ARRAY<STRING>|MAP<STRING, (STRING|BIGINT)>)( NOT NULL)?"
+    r"(BIGINT|INT|DOUBLE|STRING|BOOLEAN|TIMESTAMP|DATE|BINARY|ARRAY<(STRING|BIGINT)>|MAP<STRING, (STRING|BIGINT)>)"
+    r"( NOT NULL)?"
 )
 #: What a row is found or merged by (DESIGN section 2); null never equals null (known_faults: delta-io/delta#780).
 KEYS = {
@@ -29,6 +31,7 @@ KEYS = {
     "fingerprints": ["key_range", "key_table", "value", "url_key", "seq"],
     "copies": ["url_key", "bucket", "seq"],
     "clusters": ["cluster"],
+    "traps": ["host", "form"],
     "seen": ["bucket"],
     "events": ["segment", "sequence"],
     "metrics": ["segment", "job", "attempt", "name"],

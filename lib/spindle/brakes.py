@@ -44,13 +44,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class NewPage:
-    """A page that was fetched for the first time. `is_copy`: its bytes are those of a page known before."""
+    """A page that was fetched for the first time."""
 
     host: str
     bucket: int
     url: str
     simhash: int | None
-    is_copy: bool
+    content_hash: str | None
 
 
 def of_row(row: Mapping[str, Any]) -> Form:
@@ -129,10 +129,12 @@ def braked(forms: Iterable[Form], settings: BrakeSettings, now: datetime) -> Map
 
 
 def _with_pages(form: Form, pages: Sequence[NewPage], bits: int) -> Form:
-    leaders, copies = list(form.leaders), form.copies
+    leaders, copies, hashes = list(form.leaders), form.copies, set[str | None]()
     for page in pages:
+        same = page.content_hash is not None and page.content_hash in hashes
         near = page.simhash is not None and any(distance(page.simhash, leader) <= bits for leader in leaders)
-        if page.is_copy or near:
+        hashes.add(page.content_hash)
+        if same or near:
             copies += 1
         elif page.simhash is not None and len(leaders) < LEADERS:
             leaders.append(page.simhash)
