@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import brakes, copies, facts, inlinks, operators, priority, recrawl, runner, schema, tables
+from spindle import brakes, copies, facts, inlinks, maps, operators, priority, recrawl, runner, schema, tables
 from spindle.config import RecrawlSettings, Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
@@ -389,6 +389,21 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     return warehouse.read("links").filter(f"segment IN ({names}) AND dst_{tables.in_buckets(span)} AND {used}"), upto
 
 
+def within_cap(links: DataFrame, urls: DataFrame, turn: Turn) -> tuple[DataFrame, int]:
+    """The links without those to sitemaps and feeds that a host has too many of, and how many such URLs there are."""
+    rows = links.filter("dst_kind <> 'page'").groupBy("dst_host", "dst_key").agg(*_aggregates({"depth": "min(depth)"}))
+    named = [(row.dst_host, row.depth, row.dst_key) for row in rows.collect()]
+    if not named:
+        return links, 0
+    hosts = turn.warehouse.spark.createDataFrame([(host,) for host in {row[0] for row in named}], "host STRING")
+    found = urls.filter("kind <> 'page'").select("host", "url_key").join(hosts.hint("broadcast"), "host").collect()
+    known = [(row.host, row.url_key) for row in found]
+    refused = maps.over_cap(named, known, turn.settings.recrawl.maps_per_host)
+    if refused:
+        links = links.filter(f"dst_key NOT IN ({', '.join(map(str, sorted(refused)))})")
+    return links, len(refused)
+
+
 def of_version(entries: Sequence[Entry], chosen: Sequence[str]) -> str:
     """A predicate for the links that a segment was parsed into when its turn came, not by `parse --reparse` later."""
     versions = {e.segment: e.counts.get("parse_version", 1) for e in entries if e.state is State.PARSED}
@@ -477,8 +492,8 @@ def run(turn: Turn) -> dict[str, float]:
         operators.fold(turn)  # after it: a host blocked meanwhile is blocked, whatever it answered
         links, links_upto = links_into(turn)
         verdicts, copies_upto = verdicts_into(turn)
-        marks = {name: watermark(turn, name) for name in ("links_version", "copies_version")}
         urls = warehouse.read_range("urls", turn.segment)
+        links, refused = within_cap(links, urls, turn)
         price, priced_at = price_of(turn, urls)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn, price))
         hosts = warehouse.read_range("hosts", turn.segment)
@@ -488,9 +503,9 @@ def run(turn: Turn) -> dict[str, float]:
     turn.put("events", event_rows(fetches, turn).coalesce(1))
     here = {"links_version": links_upto, "copies_version": copies_upto, "price": price, "priced_at": priced_at}
     mark_seen(turn, here)
-    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time(), {f"{k}_before": v for k, v in marks.items()})
+    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
     warehouse.sync_segments()
-    return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}
+    return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted, "rejected.maps_per_host": refused}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -206,7 +206,7 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
 
     counts = update.run(turn)
     assert {table: contents(warehouse, table) for table in tables} == once, "a second run changes nothing"
-    assert counts == {"new_urls": 0, "changed_urls": 0}
+    assert set(counts.values()) == {0} and {"new_urls", "changed_urls"} <= set(counts)
     entry = warehouse.ledger.current(SEGMENT)
     assert entry is not None and entry.state is State.UPDATED
     turn.entry = entry
