@@ -64,10 +64,8 @@ def batch(warehouse, segment: SegmentId, fetched: int, links: int) -> None:
     urls = warehouse.read_range("urls", segment)
     some = urls.orderBy("url_key").limit(fetched)
     listed = {"segment": f"'{segment}'", "task": "0", "position": "CAST(monotonically_increasing_id() AS INT)"}
-    names = schema.columns("fetchlist")
-    warehouse.replace(
-        "fetchlist", turn.where, some.selectExpr(*(f"{listed.get(n, n)} AS {n}" for n in names)).coalesce(2)
-    )
+    same = tuple(name for name in schema.columns("fetchlist") if name in schema.columns("urls"))
+    warehouse.replace("fetchlist", turn.where, rows(warehouse, "fetchlist", some, listed, same).coalesce(2))
     start = f"TIMESTAMP '{NOW:%Y-%m-%d %H:%M:%S}Z'"
     told = {
         "segment": f"'{segment}'", "month": f"'{month}'", "hop": "0", "task": "0", "epoch": "1", "outcome": "'ok'",

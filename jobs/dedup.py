@@ -159,14 +159,42 @@ def search(warehouse: Warehouse, copies: Copies, batch: Sequence[Entry], setting
     before = copies.records(seen)
     pages = (sighted(*rows, before.get(key), settings) for key, rows in seen.items())
     fresh = {page.url_key: page for page in pages if page and is_news(page, before.get(page.url_key))}
+    return {"segments": len(batch)} | compared(copies, fresh, before, seq, settings)
+
+
+def compared(
+    copies: Copies, fresh: Mapping[int, Copy], before: Mapping[int, Copy], seq: int, settings: Settings
+) -> dict[str, int]:
+    """Pages that came, changed or went against all others; what follows from it, written as run `seq`."""
     copies.note(fresh.values(), before, seq)
     pairs, counts = paired(copies, settings) if fresh else (set(), {})
     known, groups = company(copies, fresh, pairs, settings.dedup.cluster_members)
     told, rows = clusters.settle(fresh, known, groups, pairs, seq)
     copies.tell(told, seq)
     copies.finish(rows, seq)
-    found = {"segments": len(batch), "pages": len(fresh), "pairs": len(pairs)}
-    return found | {"duplicates": sum(page.duplicate for page in told), "clusters": len(rows)} | counts
+    found = {"pages": len(fresh), "pairs": len(pairs), "duplicates": sum(page.duplicate for page in told)}
+    return found | {"clusters": len(rows)} | counts
+
+
+Move = tuple[int, int, str]  # bucket, key and URL that a page has now
+
+
+def moved(warehouse: Warehouse, settings: Settings, moves: Mapping[int, Move | None], lease: str) -> None:
+    """For what removes or rekeys rows of `urls` under a lease: its pages go, or go on under another key. To be called
+    before those rows change; to do it again changes nothing."""
+    run(warehouse, settings)  # so that no parsed segment is left behind the place of this run
+    layout = Layout(settings.dedup.near_bits, settings.dedup.blocks)
+    copies, entry = Copies.open(warehouse.uri, layout), warehouse.ledger.current(lease)
+    before = {key: page for key, page in copies.records(moves).items() if page.live}
+    if not before or entry is None:
+        return
+    copies.claim(warehouse.store, time.time(), LEASE_S)
+    fresh = {key: replace(page, live=False, duplicate=False) for key, page in before.items()}
+    for key, page in before.items():
+        if (move := moves[key]) is not None:
+            bucket, now, url = move
+            fresh[now] = replace(page, url_key=now, bucket=bucket, url=url, cluster=None, duplicate=False)
+    compared(copies, fresh, before, entry.seq, settings)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import brakes, copies, facts, inlinks, operators, priority, recrawl, runner, schema, tables
+from spindle import brakes, copies, facts, inlinks, maps, operators, priority, recrawl, runner, schema, tables
 from spindle.config import RecrawlSettings, Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
@@ -109,6 +109,7 @@ def folded(links: DataFrame, verdicts: DataFrame | None) -> DataFrame:
                 "link_depth": "min(depth)",
                 "link_bits": f"bit_or({outside})",
                 "link_seed_priority": "max(seed_priority)",
+                "link_lastmod": "max(try_cast(lastmod AS TIMESTAMP))",
                 "verdict_hash": "max(verdict_hash)",
                 "verdict_of": "max(verdict_of)",
             }
@@ -157,9 +158,10 @@ def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -
         blank = defaults.get(name, f"CAST(NULL AS {facts.TYPES[name]})")
         first[name] = f"IF(f_url_key IS NULL, {blank}, {verdict.get(name, f'f_{name}')})"
     columns = [f"{sql} AS {name}" for name, sql in first.items()]
-    more = ("coalesce(link_bits, 0L) AS link_bits", "link_depth", "verdict_hash", "verdict_of")
+    more = ("coalesce(link_bits, 0L) AS link_bits", "link_depth", "verdict_hash", "verdict_of", "link_lastmod")
     rows = both.selectExpr(*columns, *more, "f_url_key IS NOT NULL AS fetched")
-    return rows.join(hosts.select("host", "quality"), "host", "left")
+    heard = "coalesce(hints_wrong, 0) <= coalesce(hints_right, 0) AS heard"
+    return rows.join(hosts.selectExpr("host", "quality", heard), "host", "left")
 
 
 def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
@@ -185,10 +187,15 @@ def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
     scores = scored(turn.settings, rank | {"change_count": "s.change_count", "fetch_count": "s.fetch_count"})
     builder = builder.whenMatchedUpdate(newer, {**fetched, **linked, **scores, "last_segment": here})
     moved = "s.link_depth < t.depth OR (s.link_bits & ~t.inlink_bits) <> 0"
+    now = turn.now_sql  # see `recrawl.hinted`
+    hinted = f"coalesce(s.heard AND s.link_lastmod > t.last_fetch AND s.link_lastmod <= {now}"
+    hinted += f" AND t.next_fetch > {now} AND t.status = 'fetched' AND coalesce(t.fixed_interval_s, 0) <= 0, false)"
     turned = "s.verdict_hash = t.content_hash AND NOT (s.verdict_of <=> t.duplicate_of)"
     verdict: dict[str, Any] = judged("t.", turn.settings.recrawl)
     scores = scored(turn.settings, rank | {"change_count": "t.change_count", "fetch_count": "t.fetch_count"})
-    builder = builder.whenMatchedUpdate(f"{moved} OR {turned}", {**linked, **scores, **verdict})
+    verdict["next_fetch"] = f"IF({hinted}, {now}, {verdict['next_fetch']})"
+    verdict["hinted_at"] = f"IF({hinted}, {now}, t.hinted_at)"
+    builder = builder.whenMatchedUpdate(f"{moved} OR {turned} OR {hinted}", {**linked, **scores, **verdict})
     count = inlinks.estimate_sql("s.link_bits")
     names = ("seed_priority", "depth", "quality", "change_count", "fetch_count")
     scores = scored(turn.settings, {name: f"s.{name}" for name in names} | {"inlinks": count})
@@ -222,6 +229,7 @@ def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, Any]:
 def host_rows(fetches: DataFrame, listed: DataFrame) -> DataFrame:
     """What was learned of each host that was spoken to, one row a host."""
     domains = listed.select("host", "domain").distinct()
+    hints = hints_of(fetches, listed)
     tried = fetches.filter("outcome <> 'not_reached'").join(domains, "host", "left")
     network = "outcome IN ('timeout', 'dns_error', 'tls_error', 'connect_error')"
     columns = {
@@ -244,7 +252,16 @@ def host_rows(fetches: DataFrame, listed: DataFrame) -> DataFrame:
         .groupBy("host")
         .agg(*_aggregates({"outcomes": "map_from_entries(collect_list(struct(outcome, count)))"}))
     )
-    return by_host.join(tally, "host")
+    return by_host.join(tally, "host").join(hints, "host", "left")
+
+
+def hints_of(fetches: DataFrame, listed: DataFrame) -> DataFrame:
+    """Of each host, how often a sitemap's hint that a page had changed was right, and how often wrong."""
+    hinted = listed.filter("hinted_at IS NOT NULL").selectExpr("segment", "url_key", "content_hash AS held_hash")
+    told = fetches.filter("hop = 0 AND outcome IN ('ok', 'not_modified')").join(hinted, ["segment", "url_key"])
+    right = "outcome = 'ok' AND NOT (content_hash <=> held_hash)"
+    counts = {"hints_right": f"CAST(count_if({right}) AS INT)", "hints_wrong": f"CAST(count_if(NOT ({right})) AS INT)"}
+    return told.groupBy("host").agg(*_aggregates(counts))
 
 
 def learn_forms(turn: Turn, source: DataFrame) -> int:
@@ -322,11 +339,17 @@ def merge_hosts(turn: Turn, learned: DataFrame) -> None:
         f"CAST(s.requests + IF(t.day = {today}, t.fetched_today, 0) AS INT)",
         "map_zip_with(t.outcomes, s.outcomes, (k, a, b) -> coalesce(a, 0L) + coalesce(b, 0L))",
     )
-    seen: dict[str, Any] = {"ip": "coalesce(s.ip, t.ip)", "crawl_delay_s": "coalesce(s.crawl_delay_s, t.crawl_delay_s)"}
+    hints = ("hints_right", "hints_wrong")
+    added = {name: f"coalesce(t.{name}, 0) + coalesce(s.{name}, 0)" for name in hints}
+    seen: dict[str, Any] = {
+        **added,
+        "ip": "coalesce(s.ip, t.ip)",
+        "crawl_delay_s": "coalesce(s.crawl_delay_s, t.crawl_delay_s)",
+    }
     new = values(
         "IF(s.answers = 0 AND s.failures > 0, 1, 0)", share, "s.mean_fetch_ms", "CAST(s.requests AS INT)", "s.outcomes"
     )
-    given: dict[str, Any] = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s")}
+    given: dict[str, Any] = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s", *hints)}
     builder = turn.warehouse.merge("hosts", learned, f"t.{span} AND t.bucket = s.bucket AND t.host = s.host")
     builder = builder.whenMatchedUpdate(f"NOT (t.last_segment <=> {here})", {**old, **seen})
     committed(turn, "hosts", builder.whenNotMatchedInsert(values={**given, **new}).execute)
@@ -366,6 +389,21 @@ def links_into(turn: Turn) -> tuple[DataFrame, int]:
     return warehouse.read("links").filter(f"segment IN ({names}) AND dst_{tables.in_buckets(span)} AND {used}"), upto
 
 
+def within_cap(links: DataFrame, urls: DataFrame, turn: Turn) -> tuple[DataFrame, int]:
+    """The links without those to sitemaps and feeds that a host has too many of, and how many such URLs there are."""
+    rows = links.filter("dst_kind <> 'page'").groupBy("dst_host", "dst_key").agg(*_aggregates({"depth": "min(depth)"}))
+    named = [(row.dst_host, row.depth, row.dst_key) for row in rows.collect()]
+    if not named:
+        return links, 0
+    hosts = turn.warehouse.spark.createDataFrame([(host,) for host in {row[0] for row in named}], "host STRING")
+    found = urls.filter("kind <> 'page'").select("host", "url_key").join(hosts.hint("broadcast"), "host").collect()
+    known = [(row.host, row.url_key) for row in found]
+    refused = maps.over_cap(named, known, turn.settings.recrawl.maps_per_host)
+    if refused:
+        links = links.filter(f"dst_key NOT IN ({', '.join(map(str, sorted(refused)))})")
+    return links, len(refused)
+
+
 def of_version(entries: Sequence[Entry], chosen: Sequence[str]) -> str:
     """A predicate for the links that a segment was parsed into when its turn came, not by `parse --reparse` later."""
     versions = {e.segment: e.counts.get("parse_version", 1) for e in entries if e.state is State.PARSED}
@@ -392,7 +430,8 @@ def also_spoken_to(turn: Turn, fetches: DataFrame, listed: DataFrame) -> tuple[D
     spoken = records.filter("type = 'fetch'").filter(tables.in_buckets(span)).select(*schema.columns("fetches"))
     names = ", ".join(f"'{name}'" for name in here)
     old = warehouse.read("fetchlist").filter(f"segment IN ({names})")
-    return fetches.unionByName(spoken), listed.select("host", "domain").unionByName(old.select("host", "domain"))
+    asked = ("segment", "url_key", "host", "domain", "content_hash", "hinted_at")
+    return fetches.unionByName(spoken), listed.select(*asked).unionByName(old.select(*asked))
 
 
 def verdicts_into(turn: Turn) -> tuple[DataFrame | None, int]:
@@ -453,8 +492,8 @@ def run(turn: Turn) -> dict[str, float]:
         operators.fold(turn)  # after it: a host blocked meanwhile is blocked, whatever it answered
         links, links_upto = links_into(turn)
         verdicts, copies_upto = verdicts_into(turn)
-        marks = {name: watermark(turn, name) for name in ("links_version", "copies_version")}
         urls = warehouse.read_range("urls", turn.segment)
+        links, refused = within_cap(links, urls, turn)
         price, priced_at = price_of(turn, urls)
         after = keep(advanced(before_of(events, listed, urls, turn), events, turn, price))
         hosts = warehouse.read_range("hosts", turn.segment)
@@ -464,9 +503,9 @@ def run(turn: Turn) -> dict[str, float]:
     turn.put("events", event_rows(fetches, turn).coalesce(1))
     here = {"links_version": links_upto, "copies_version": copies_upto, "price": price, "priced_at": priced_at}
     mark_seen(turn, here)
-    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time(), {f"{k}_before": v for k, v in marks.items()})
+    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
     warehouse.sync_segments()
-    return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}
+    return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted, "rejected.maps_per_host": refused}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

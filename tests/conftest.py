@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from spindle import config
@@ -18,6 +19,10 @@ from spindle.errors import SpindleError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+hypothesis.settings.register_profile("spindle", deadline=None)  # a busy machine is slow; no test asserts a time
+hypothesis.settings.load_profile("spindle")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

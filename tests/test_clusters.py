@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.clusters import Cluster, Copy, preferred, settle
@@ -166,7 +166,6 @@ class Model:
         return found
 
 
-@settings(deadline=None)
 @given(HISTORIES)
 def test_any_history_ends_as_in_the_model(history: list[dict[int, int]]) -> None:
     pages = [copy(f"http{'s' * (n % 2)}://a.test/{'p' * (n % 3)}{n}", age_days=n % 4) for n in range(10)]

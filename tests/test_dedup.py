@@ -23,6 +23,7 @@ from spindle.jobs import dedup
 from spindle.nearpairs import Layout
 from spindle.segments import SegmentId, State
 from spindle.tables import Warehouse
+from spindle.urls import url_key
 
 SETTINGS = settings_of()
 Page = tuple[str, str | None, int | None]  # URL, content (None: 404), SimHash
@@ -168,6 +169,23 @@ def test_segments_are_worked_on_some_at_a_time(warehouse: Warehouse) -> None:
     one = settings_of(dedup={"batch_rows": 1})
     run(warehouse, one)
     assert {name for name, _ in verdicts(warehouse).values()} == {"http://a.test/"}
+
+
+def test_pages_that_are_pruned_go_and_those_that_are_rekeyed_go_on(warehouse: Warehouse) -> None:
+    """Else a page under its new key would be a copy of itself under the old one."""
+    crawl(warehouse, "t1", [(A, "one", 5), (B, "one", 5), (C, "one", 5), (D, "two", 9 << 40)])
+    for turn in ("x1", "x2"):  # the second time there is nothing left to move
+        lease = SegmentId(turn)
+        warehouse.ledger.open(lease, {}, 1e9, lambda: 1.0)
+        new = "http://b.test/new"
+        moves = {url_key(A): None, url_key(B): (1, url_key(new), new), url_key("http://other.test/"): None}
+        dedup.moved(warehouse, SETTINGS, moves, str(lease))
+        warehouse.ledger.release(str(lease), 1.0)
+        rows = {page.url: page for page in Copies.open(warehouse.uri, Layout(3, 4)).members([url_key(A)]).values()}
+        assert set(rows) == {new, C}
+        assert {url: page.duplicate for url, page in rows.items()} == {new: False, C: True}
+    [cluster] = warehouse.values("clusters", {}, ["cluster", "preferred_url", "size"])
+    assert cluster == {"cluster": url_key(A), "preferred_url": new, "size": 2}
 
 
 class Killed(RuntimeError):

@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.fingerprint import distance
@@ -48,7 +48,6 @@ def crowds(draw: st.DrawFn) -> list[int]:
     return found
 
 
-@settings(deadline=None)  # the first call loads what the others have
 @given(crowds(), st.sampled_from(LAYOUTS), st.integers(0, 24))
 def test_pairs_of_different_fingerprints_are_those_of_brute_force(values: list[int], layout: Layout, old: int) -> None:
     """Manku et al. 2007: none within k bits is missed; none beyond is named; old ones are not paired again."""
@@ -62,7 +61,6 @@ def test_pairs_of_different_fingerprints_are_those_of_brute_force(values: list[i
     assert set(pairs(rows_of(pages, layout), 1, layout, MANY).pairs) == wanted
 
 
-@settings(deadline=None)
 @given(crowds(), st.integers(0, 24))
 def test_with_equal_fingerprints_the_same_pages_hang_together(values: list[int], old: int) -> None:
     layout = Layout(3, 4)
@@ -74,7 +72,6 @@ def test_with_equal_fingerprints_the_same_pages_hang_together(values: list[int],
     assert groups_of(first + second, numbers) == groups_of(every, numbers)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.sampled_from(LAYOUTS))
 def test_rows_of_one_key_lie_in_one_range(one: int, other: int, layout: Layout) -> None:
     both = np.array([one, other], np.uint64)

@@ -12,7 +12,7 @@ from spindle import cli, runner, schema
 from spindle.cli import undo
 from spindle.errors import SegmentStateError
 from spindle.jobs import update
-from spindle.segments import Entry, SegmentId, State, check_last
+from spindle.segments import Entry, SegmentId, State, check_last, folded_before
 from test_update import SEGMENT, laid_out
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ def test_only_the_last_turn_of_a_range_can_be_undone(log: list[Entry], refused: 
         return
     with pytest.raises(SegmentStateError, match=refused):
         check_last(log, "a.1of1")
+
+
+def test_links_are_folded_again_from_the_turn_before() -> None:
+    log = [entry(1, "z.1of1", State.PARSED), entry(2, "z.1of1", State.UPDATED)]
+    log += [entry(3, "half.1of2", State.PARSED, 0, 2), entry(4, "half.1of2", State.UPDATED, 0, 2)]
+    log += [entry(5, "gone.1of1", State.PARSED), entry(6, "gone.1of1", State.UPDATED)]
+    log += [entry(7, "gone.1of1", State.EXPIRED)]
+    log += [entry(8, "a.1of1", State.PARSED), (last := entry(9, "a.1of1", State.UPDATED))]
+    assert folded_before(log, last) == 1, "half a range, and what was undone, say nothing of the whole"
+    assert folded_before(log[2:], last) == 0
 
 
 #: URL -> its row, and status and whether it is due after revive (None: untouched).

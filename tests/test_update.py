@@ -65,7 +65,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "http://a.test/left": {"depth": 2},
     "http://a.test/throttled": VISITED | HELD,
     "http://a.test/denied": {},
-    "http://a.test/same": VISITED | HELD | {"etag": '"1"'},
+    "http://a.test/same": VISITED | HELD | {"etag": '"1"', "hinted_at": ago(500)},
     "http://a.test/moved": {"depth": 2},
     "http://a.test/moved-too": {"depth": 2},
     "http://a.test/known-target": VISITED | HELD | {"depth": 6},
@@ -78,14 +78,17 @@ BEFORE: dict[str, dict[str, Any]] = {
     "http://a.test/all-at-once": VISITED | HELD | {"depth": 9},
     "http://down.test/": {},
     "http://known.test/far": VISITED | HELD | {"depth": 5},
+    "http://known.test/claimed": VISITED | HELD | {"depth": 1, "next_fetch": ago(-9 * DAY)},
+    "http://known.test/claimed-older": VISITED | HELD | {"depth": 1, "next_fetch": ago(-9 * DAY)},
+    "http://liar.test/claimed": VISITED | HELD | {"depth": 1, "next_fetch": ago(-9 * DAY)},
     "http://known.test/near": VISITED | HELD | {"depth": 1},
 }
-UNTOUCHED = ("http://a.test/left", "http://a.test/owner", "http://known.test/near")
-LISTED = [
-    url
-    for url in BEFORE
-    if url not in (*UNTOUCHED[1:], "http://a.test/known-target", "http://known.test/far", "http://a.test/was-preferred")
-]
+UNTOUCHED = (
+    *("http://a.test/left", "http://a.test/owner", "http://known.test/near"),
+    *("http://known.test/claimed-older", "http://liar.test/claimed"),
+)
+TOUCHED_ONLY = ("known.test/far", "known.test/claimed", "a.test/known-target", "a.test/was-preferred")
+LISTED = [url for url in BEFORE if url not in UNTOUCHED[1:] and url.removeprefix("http://") not in TOUCHED_ONLY]
 #: outcome -> what else the fetch found, of each listed URL.
 FETCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "http://a.test/": ("ok", {"http_status": 200, "content_hash": NEW, "etag": '"2"', **PLACE, "ip": "192.0.2.1"}),
@@ -123,6 +126,9 @@ LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
     ("http://c.test/", "http://a.test/all-at-once", 6, {}),
     ("http://a.test/", "http://www.new.co.uk/page", 4, {}),
     ("http://b.test/", "http://www.new.co.uk/page", 2, {}),
+    ("http://known.test/map.xml", "http://known.test/claimed", 1, {"rel": "sitemap", "lastmod": ago(60).isoformat()}),
+    ("http://known.test/map.xml", "http://known.test/claimed-older", 1, {"rel": "sitemap", "lastmod": "2026-10"}),
+    ("http://liar.test/map.xml", "http://liar.test/claimed", 1, {"rel": "sitemap", "lastmod": ago(60).isoformat()}),
     ("http://b.test/robots.txt", "http://b.test/map.xml", 0, {"rel": "sitemap", "dst_kind": "sitemap"}),
     ("http://a.test/go", "http://away.test/", 1, {"rel": "redirect", "seed_priority": 0.75}),
 ]
@@ -136,6 +142,7 @@ def laid_out(spark: SparkSession, root: Path, **sections: Any) -> tuple[Warehous
     known = {"outcomes": {"ok": 3, "gone": 1}, "day": NOW.date(), "fetched_today": 5, "quality": 1.0}
     hosts = [host_row("a.test", mean_fetch_ms=300.0, crawl_delay_s=4.0, limit_delay_s=9.0, **known)]
     hosts += [host_row("down.test", failure_streak=2, outcomes={"timeout": 2}), host_row("known.test", quality=0.5)]
+    hosts += [host_row("liar.test", hints_right=1, hints_wrong=2)]
     add(warehouse, "hosts", hosts)
     listed = {url: listed_row(rows[url], SEGMENT, number) for number, url in enumerate(LISTED)}
     listed["http://a.test/late"]["last_fetch"] = ago(DAY)  # somebody else has fetched it since it was listed
@@ -199,7 +206,7 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
 
     counts = update.run(turn)
     assert {table: contents(warehouse, table) for table in tables} == once, "a second run changes nothing"
-    assert counts == {"new_urls": 0, "changed_urls": 0, "forms_noted": 0}
+    assert set(counts.values()) == {0} and {"new_urls", "changed_urls"} <= set(counts)
     entry = warehouse.ledger.current(SEGMENT)
     assert entry is not None and entry.state is State.UPDATED
     turn.entry = entry
@@ -267,6 +274,10 @@ def check_urls(after: dict[str, Row]) -> None:
     assert set(far) == {"depth", "inlink_bits", "inlinks", "score", "priority"}, "a link changes nothing else"
     assert (far["depth"], far["inlinks"], far["inlink_bits"].bit_count()) == (2, 2, 2), "two hosts, nearest two links"
 
+    claimed = changed(after, "http://known.test/claimed")
+    assert (claimed["next_fetch"], claimed["hinted_at"]) == (NOW, NOW), "a sitemap says that it changed after our visit"
+    assert set(claimed) <= {"next_fetch", "hinted_at", "score", "priority"}
+
     first = after["http://a.test/"]
     wanted = {"status": "fetched", "content_hash": NEW, "etag": '"2"', "fetch_count": 1, "depth": 1, "inlinks": 1}
     wanted |= {"last_fetch": ago(60), "next_fetch": ago(60 - DAY), "last_segment": SEGMENT, "record_date": ago(60)}
@@ -283,7 +294,12 @@ def check_urls(after: dict[str, Row]) -> None:
     assert not set(throttled) & {"status", "failure_count", "failure_streak", "content_hash", "last_fetch"}
     assert after["http://a.test/denied"]["status"] == "denied" and after["http://a.test/denied"]["last_fetch"] == NOW
     same = changed(after, "http://a.test/same")
-    assert same["unchanged_streak"] == 1 and same["etag"] == '"3"' and "content_hash" not in same
+    assert (
+        same["unchanged_streak"] == 1
+        and same["etag"] == '"3"'
+        and same["hinted_at"] is None
+        and "content_hash" not in same
+    )
     assert (after["http://down.test/"]["status"], after["http://down.test/"]["failure_streak"]) == ("retry", 1)
 
     moved = after["http://a.test/moved"]
@@ -330,7 +346,9 @@ def check_urls(after: dict[str, Row]) -> None:
 
 
 def check_hosts(after: dict[str, Row]) -> None:
-    assert set(after) == {"a.test", "down.test", "known.test", "left.test"}, "hosts that nobody asked get no row"
+    assert set(after) == {"a.test", "down.test", "known.test", "left.test", "liar.test"}, (
+        "hosts that nobody asked get no row"
+    )
     left = after["left.test"]
     assert (left["outcomes"], left["fetched_today"], left["ip"]) == ({"ok": 1}, 1, "192.0.2.9"), "of an expired journal"
     assert utc(left["next_ok_at"]) == ago(-50)
@@ -345,6 +363,7 @@ def check_hosts(after: dict[str, Row]) -> None:
     assert (host["state"], host["backoff_level"]) == ("backing_off", 1), "its last word was 429"
     assert utc(host["backoff_until"]) == utc(host["next_ok_at"]) == ago(-100)
     assert (host["ip"], host["crawl_delay_s"], host["limit_delay_s"]) == ("192.0.2.1", 4.0, 9.0)
+    assert (host["hints_right"], host["hints_wrong"]) == (0, 1), "the page of which it said so had not changed"
     assert host["last_segment"] == SEGMENT
     down = after["down.test"]
     assert (down["state"], down["failure_streak"], down["outcomes"]) == ("dead", 3, {"timeout": 3})

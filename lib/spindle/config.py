@@ -221,6 +221,7 @@ class RecrawlSettings:
     policy: Annotated[str, OneOf("halve_and_double", "budget")]
     visits_per_day: Annotated[float, Range(0)]
     replan_s: Annotated[int, Range(0, CENTURY_S)]
+    maps_per_host: Annotated[int, Range(0, unlimited=True)]
     sitemap_interval_s: Annotated[int, Range(0, CENTURY_S)]
     feed_interval_s: Annotated[int, Range(0, CENTURY_S)]
     initial_interval_s: Annotated[int, Range(1, CENTURY_S)]

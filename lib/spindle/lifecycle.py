@@ -114,6 +114,7 @@ class UrlFacts:
     rate_changes: float = 0.0
     rate_changed_s: float = 0.0
     rate_unchanged_s: float = 0.0
+    hinted_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,7 @@ def _learned(row: UrlFacts, event: FetchEvent, meaning: Outcome, changed: bool |
         last_change=row.last_change if changed is False else event.started_at,
         change_count=row.change_count + (changed is True),
         unchanged_streak=row.unchanged_streak + 1 if changed is False else 0,
+        hinted_at=None,
     )
     return row if meaning == Outcome.REDIRECT else _holding(row, event, meaning)
 

@@ -21,12 +21,14 @@ TABLES: dict[str, str] = {
         record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
         change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
         unchanged_streak INT NOT NULL, rate_changes DOUBLE NOT NULL, rate_changed_s DOUBLE NOT NULL,
-        rate_unchanged_s DOUBLE NOT NULL, inlink_bits BIGINT NOT NULL, inlinks INT NOT NULL, last_segment STRING""",
+        rate_unchanged_s DOUBLE NOT NULL, hinted_at TIMESTAMP, inlink_bits BIGINT NOT NULL, inlinks INT NOT NULL,
+        last_segment STRING""",
     "hosts": """
         host STRING NOT NULL, bucket INT NOT NULL, domain STRING NOT NULL, state STRING NOT NULL, ip STRING,
         crawl_delay_s DOUBLE, limit_delay_s DOUBLE, paused BOOLEAN, next_ok_at TIMESTAMP, backoff_level INT NOT NULL,
         backoff_until TIMESTAMP, failure_streak INT NOT NULL, day DATE, fetched_today INT NOT NULL, quality DOUBLE,
-        mean_fetch_ms DOUBLE, outcomes MAP<STRING, BIGINT>, last_segment STRING""",
+        mean_fetch_ms DOUBLE, hints_right INT, hints_wrong INT,
+        outcomes MAP<STRING, BIGINT>, last_segment STRING""",
     "inbox": """
         id STRING NOT NULL, at TIMESTAMP NOT NULL, who STRING NOT NULL, what STRING NOT NULL, host STRING,
         url STRING, value STRING""",
@@ -51,7 +53,7 @@ TABLES: dict[str, str] = {
         warc_length BIGINT, record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
         change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
         unchanged_streak INT NOT NULL, rate_changes DOUBLE NOT NULL, rate_changed_s DOUBLE NOT NULL,
-        rate_unchanged_s DOUBLE NOT NULL, inlinks INT NOT NULL, ip STRING, ip_tasks INT""",
+        rate_unchanged_s DOUBLE NOT NULL, hinted_at TIMESTAMP, inlinks INT NOT NULL, ip STRING, ip_tasks INT""",
     "fetches": """
         segment STRING NOT NULL, url_key BIGINT NOT NULL, hop INT NOT NULL, via_key BIGINT, month STRING NOT NULL,
         bucket INT NOT NULL, url STRING NOT NULL, host STRING NOT NULL, kind STRING, depth INT, task INT NOT NULL,

@@ -127,6 +127,17 @@ def check_last(entries: Iterable[Entry], segment: str) -> Entry:
     return entry
 
 
+def folded_before(entries: Iterable[Entry], undone: Entry) -> int:
+    """A place of the ledger up to which links had been folded in a segment's range before its update: where the last
+    turn before it over all of that range was parsed; 0 where there was none. To fold a link twice changes nothing."""
+    log = list(entries)
+    parsed = {entry.segment: entry.seq for entry in log if entry.state is State.PARSED}
+    wide = (e for e in log if e.bucket_lo <= undone.bucket_lo and undone.bucket_hi <= e.bucket_hi)
+    ends = [e for e in wide if e.state is State.UPDATED and e.seq < undone.seq and e.segment in parsed]
+    expired = {entry.segment for entry in log if entry.state is State.EXPIRED}
+    return max((parsed[e.segment] for e in ends if e.segment not in expired), default=0)
+
+
 def is_undo(segment: str) -> bool:
     """Whether this names the lease of an undo."""
     return segment.startswith(UNDO)

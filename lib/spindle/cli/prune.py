@@ -104,6 +104,7 @@ def run(turn: Turn, pins: dict[str, Any], *, really: bool) -> dict[str, float]:
     Raises:
         LeaseHeld: a turn is open.
     """
+    from spindle.jobs import dedup
     from spindle.jobs.generate import seeds_of
 
     warehouse, segment = turn.warehouse, turn.segment
@@ -118,6 +119,8 @@ def run(turn: Turn, pins: dict[str, Any], *, really: bool) -> dict[str, float]:
             for row in going.limit(SHOWN).collect():
                 print(f"    {row.url}")
             if really and rules:
+                keys = [row.url_key for row in going.select("url_key").collect()]
+                dedup.moved(warehouse, turn.settings, dict.fromkeys(keys), str(segment))
                 builder = warehouse.merge("urls", going, "t.bucket = s.bucket AND t.url_key = s.url_key")
                 tables.retry_conflicts(builder.whenMatchedDelete().execute)
     finally:

@@ -125,6 +125,7 @@ def told(changed: DataFrame) -> dict[str, float]:
 def _apply(turn: Turn, changed: DataFrame) -> None:
     warehouse = turn.warehouse
     if not changed.isEmpty():
+        _rekey_copies(turn, changed)
         _rekey_urls(turn, changed)
     links = warehouse.read("links").select("dst_bucket", "dst_key", "dst_url").distinct()
     _rekey_links(turn, changes(links, turn.settings.to_json(), warehouse.buckets))
@@ -134,6 +135,19 @@ def _apply(turn: Turn, changed: DataFrame) -> None:
     facts = {"policy_digest": urls.policy_digest(turn.settings.url), "public_suffix_version": urls.psl_version()}
     marker = {**warehouse.marker, "normalization_version": urls.NORMALIZATION_VERSION, **facts}
     warehouse.store.put(tables.MARKER, json.dumps(marker, indent=1, sort_keys=True).encode())
+
+
+def _rekey_copies(turn: Turn, changed: DataFrame) -> None:
+    """Pages that dedup knows under the old keys; one that falls together with another goes."""
+    from spindle.jobs import dedup
+
+    moves: dict[int, dedup.Move | None] = {}
+    taken = set[int]()
+    for row in changed.select("old_key", "new_bucket", "new_key", "new_url", "why").collect():
+        stays = row.why is None and row.new_key not in taken
+        taken.add(row.new_key)
+        moves[row.old_key] = (row.new_bucket, row.new_key, row.new_url) if stays else None
+    dedup.moved(turn.warehouse, turn.settings, moves, str(turn.segment))
 
 
 def _rekey_urls(turn: Turn, changed: DataFrame) -> None:

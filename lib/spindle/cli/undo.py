@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 LEASE_S = 3600.0
 _KEYS = {"urls": ("bucket", "url_key"), "hosts": ("bucket", "host")}
-_MARKS = ("links_version", "copies_version")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +54,7 @@ def run(warehouse: Warehouse, segment: SegmentId, pins: dict[str, Any]) -> dict[
     try:
         entry = segments.check_last(warehouse.ledger.entries(), name)
         counts = {table: float(laid_back(warehouse, segment, table)) for table in ("urls", "hosts")}
-        marks = {mark: entry.counts.get(f"{mark}_before", 0) for mark in _MARKS}
+        marks = {"links_version": segments.folded_before(warehouse.ledger.entries(), entry), "copies_version": 0}
         set_marks(warehouse, segment, marks)
         warehouse.rewrite("events", f"segment = '{name}'", [])
         warehouse.ledger.withdraw(name, time.time())
