@@ -126,6 +126,25 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
         assert set(found[host][None]) == best, "the best of them"
 
 
+def test_one_big_host_gets_what_its_delay_lets_through(spark: SparkSession) -> None:
+    """commoncrawl/nutch#32, stormcrawler#582: a host with hundreds of due URLs at 5 s each would hold a window of ten
+    minutes for an hour. It gets 120, and the hundred small hosts all of theirs; the rest stays due as it was."""
+    turn = frame_turn(fetch={"window_s": 600.0}, generate={"list_size": 10_000})
+    urls = [url_row(f"http://big.test/{n}", score=n / 1000) for n in range(400)]
+    urls += [url_row(f"http://small{n}.test/{page}") for n in range(100) for page in range(3)]
+    waiting = candidates.due(frame(spark, "urls", urls), turn)
+    judged = candidates.judge(waiting, frame(spark, "hosts", [host_row("big.test", crawl_delay_s=5.0)]), turn)
+    counted = candidates.census(waiting, judged)
+    assert (sum(counted.candidates.values()), dict(counted.held_back)) == (
+        420,
+        {"window_budget": 280, "host_budget": 0},
+    )
+    chosen = candidates.selected(judged, cuts_of(counted.candidates, turn.settings.generate))
+    loads, _ = generate.host_loads(chosen, turn.settings)
+    [big] = [load for load in loads if load.host == "big.test"]
+    assert (big.urls, big.seconds, len(loads)) == (120, 600.0, 101), "its end is the window's"
+
+
 #: host -> URLs let through of twelve, the reason of the others, why (20 s window, 30 a day, 5 a segment)
 SHEETED: dict[str, tuple[int, str, str]] = {
     "usual.test": (5, "host_budget", "no sheet: the usual budget"),
@@ -258,9 +277,9 @@ def test_a_session_s_zone_moves_no_time(spark: SparkSession) -> None:
 
 # --- a whole list
 
-LONG = ".".join(["x" * 61, "y" * 61, "z" * 61, "w" * 61, "test"])  # 252 characters, one less than DNS allows
+LONG = ".".join(["x" * 61, "y" * 61, "z" * 61, "w" * 62, "test"])  # 253 characters, as many as DNS allows
 ODD = {
-    f"http://{LONG}/": ({"priority": 1, "score": 0.99}, True, "a host of 252 characters"),
+    f"http://{LONG}/": ({"priority": 1, "score": 0.99}, True, "a host of 253 characters"),
     "http://o'dd.test/": ({"priority": 1, "score": 0.94}, True, "an apostrophe is lawful in a host"),
     "http://odd.test/null": ({"next_fetch": None, "priority": 1, "score": 0.98}, True, "no next fetch: due at once"),
     "http://odd.test/now": ({"next_fetch": NOW, "priority": 1, "score": 0.97}, True, "due this very moment"),
