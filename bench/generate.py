@@ -1,9 +1,9 @@
 """What a fetch list costs: the same slice and list of a table that is ten times as large; and beside a bare scan.
 
-Run: `.venv/bin/python bench/generate.py --rows 1000000 10000000 --slice-rows 1000000` (minutes; small by default).
-CPU seconds of this process and its JVM, side by side in one run: read the ratios. The bars (issue 4): a table ten
-times as large at most 1.1 times the cost; at most 3 times a bare scan of the needed columns. `--month 1000000` runs the
-simulated month of tests/month.py instead, and draws its priorities.
+Run: `.venv/bin/python bench/generate.py --rows 1000000 10000000 50000000 --slice-rows 1000000` (many minutes; small by
+default). CPU seconds of this process and its JVM, side by side in one run: read the ratios. The bars (issue 4): a table
+ten times as large at most 1.1 times the cost; at most 3 times a bare scan of the needed columns. `--month 1000000` runs
+the simulated month of tests/month.py instead, and draws its priorities.
 """
 
 from __future__ import annotations
