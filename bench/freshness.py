@@ -22,12 +22,22 @@ from pathlib import Path
 
 from spindle import config
 from spindle.defaults import default_layer
-from spindle.recrawl import PageClass, Visit, best_interval, change_rate, freshness, halve_and_double, price_for
+from spindle.recrawl import (
+    BARS,
+    PageClass,
+    Seen,
+    Visit,
+    best_interval,
+    freshness,
+    halve_and_double,
+    price_for,
+    rate_of,
+    remembered,
+)
 
 SETTINGS = config.build([default_layer()]).recrawl
 DAY, MONTH, YEAR = 86400.0, 30 * 86400.0, 360 * 86400.0
 FASTEST = 24 / DAY  # changes per second; more is a clock, not a page
-REMEMBERED = 50  # visits of a page that the estimate looks back on
 REPLANNED = 7 * DAY  # the price of a visit is set anew this often
 BAR = 0.97
 
@@ -93,36 +103,37 @@ def halving_and_doubling(year: Year) -> None:
         heapq.heappush(due, (now + intervals[page], page))
 
 
-Plan = Callable[[Sequence[float]], list[float]]  # rates, as far as known -> intervals
+Plan = Callable[[Sequence[float]], Callable[[float], float]]  # rates, as far as known -> interval of a rate
 
 
 def spending(year: Year, visits: int, plan: Plan) -> None:
-    """One visit each year/visits seconds, to the page whose time has come first under the plan of the week."""
-    rates = [visits / YEAR / len(year.rates)] * len(year.rates)  # nothing known: a change a visit
-    history: list[list[Visit]] = [[] for _ in rates]
+    """One visit each year/visits seconds, to the page that is due first. As update does it: a page gets its interval
+    when it is visited, by what was seen of it (three numbers) and the price of the week."""
+    unknown = rate_of(Seen(0, 0, 0), SETTINGS.initial_interval_s)
+    rates, seen = [unknown] * len(year.rates), [Seen(0, 0, 0)] * len(year.rates)
+    intervals = [float(SETTINGS.initial_interval_s)] * len(rates)
     order = list(range(len(rates)))
     year.rng.shuffle(order)
-    now, planned, intervals = 0.0, -math.inf, [0.0]
-    due: list[tuple[float, int]] = []
+    due = [(place * YEAR / visits, page) for place, page in enumerate(order)]
+    now, planned, interval_of = 0.0, -math.inf, plan(rates)
     while (now := now + YEAR / visits) <= YEAR:
         if now - planned >= REPLANNED:
-            planned, intervals = now, plan(rates)
-            first = {page: place * YEAR / visits for place, page in enumerate(order)}
-            due = [((year.last[p] + intervals[p]) if history[p] else first[p], p) for p in range(len(rates))]
-            heapq.heapify(due)
+            planned, interval_of = now, plan(rates)
         _, page = heapq.heappop(due)
-        history[page] = [*history[page][1 - REMEMBERED :], year.visit(page, now)]
-        rates[page] = change_rate(history[page])
+        seen[page] = remembered(seen[page], year.visit(page, now), intervals[page])
+        rates[page] = rate_of(seen[page], intervals[page])
+        intervals[page] = interval_of(rates[page])
         heapq.heappush(due, (now + intervals[page], page))
 
 
 def planner(visits_per_s: float) -> Plan:
     """The second policy: one price for all, from a histogram of the rates, as a driver with a billion rows would."""
 
-    def plan(rates: Sequence[float]) -> list[float]:
-        bars = Counter(round(20 * math.log10(rate)) for rate in rates)
-        price = price_for([PageClass(10 ** (n / 20), 1.0, count) for n, count in bars.items()], visits_per_s, SETTINGS)
-        return [float(best_interval(rate, 1.0, price, SETTINGS)) for rate in rates]
+    def plan(rates: Sequence[float]) -> Callable[[float], float]:
+        bars = Counter(round(BARS * math.log10(rate)) for rate in rates)
+        classes = [PageClass(10 ** (bar / BARS), 1.0, pages) for bar, pages in bars.items()]
+        price = price_for(classes, visits_per_s, SETTINGS)
+        return lambda rate: float(best_interval(rate, 1.0, price, SETTINGS))
 
     return plan
 
@@ -146,7 +157,7 @@ def compare(pages: int, web: Callable[[random.Random], float], seed: int) -> tup
     budget = simple.visits / YEAR
     months = {"halve and double": simple.end()}
     plans: dict[str, Plan] = {
-        "equal intervals": lambda known: [len(known) / budget] * len(known),
+        "equal intervals": lambda known: lambda _: len(known) / budget,
         "second policy": planner(budget),
     }
     for name, plan in plans.items():

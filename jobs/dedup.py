@@ -25,6 +25,7 @@ from spindle.outcome import Outcome
 from spindle.segments import Entry, State
 from spindle.tables import Warehouse
 
+LEASE_S = 6 * 3600.0  # of a run over one batch; longer than any
 _FETCH = ["segment", "url_key", "hop", "bucket", "url", "kind", "outcome", "redirect_to", "started_at", "truncated"]
 _FETCH += ["content_hash"]
 _PAGE = ["segment", "url_key", "parse_version", "simhash", "canonical"]
@@ -144,6 +145,7 @@ def run(warehouse: Warehouse, settings: Settings) -> dict[str, float]:
     layout, total = Layout(settings.dedup.near_bits, settings.dedup.blocks), dict[str, float]()
     copies = Copies.open(warehouse.uri, layout)
     for batch in batches(warehouse.ledger.entries(), copies.done, settings.dedup.batch_rows):
+        copies.claim(warehouse.store, time.time(), LEASE_S)
         for name, number in search(warehouse, copies, batch, settings).items():
             total[name] = total.get(name, 0) + number
         copies = replace(copies, done=batch[-1].seq)

@@ -13,12 +13,12 @@ import dataclasses
 import datetime
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import brakes, copies, facts, inlinks, operators, priority, runner, schema, tables
+from spindle import brakes, copies, facts, inlinks, operators, priority, recrawl, runner, schema, tables
 from spindle.config import RecrawlSettings, Settings, from_json
 from spindle.runner import Turn
 from spindle.segments import Entry, SegmentId, State, advance
@@ -60,15 +60,15 @@ def before_of(events: DataFrame, listed: DataFrame, urls: DataFrame, turn: Turn)
     return from_list.unionByName(known.select(*names)).unionByName(new)
 
 
-def advanced(before: DataFrame, events: DataFrame, turn: Turn) -> DataFrame:
+def advanced(before: DataFrame, events: DataFrame, turn: Turn, price: float | None) -> DataFrame:
     """The rows after their events, by `lifecycle.advance`."""
     both = before.join(events.selectExpr("url_key", *(f"{name} AS event_{name}" for name in _EVENTS)), "url_key")
     kinds = dict(zip(before.columns, (field.dataType.simpleString() for field in before.schema.fields), strict=True))
     ddl = ", ".join(f"{name} {kinds[name]}" for name in before.columns)
-    return both.mapInArrow(_advancer(turn.settings.to_json(), turn.now, before.columns), ddl)
+    return both.mapInArrow(_advancer(turn.settings.to_json(), turn.now, before.columns, price), ddl)
 
 
-def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> Any:
+def _advancer(settings_json: str, now: datetime.datetime, names: list[str], price: float | None) -> Any:
     """The function that runs in Spark's Python worker; it closes over plain values only."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ def _advancer(settings_json: str, now: datetime.datetime, names: list[str]) -> A
             rows = []
             for row in batch.to_pylist():
                 rules = sheets.recrawl(row["url"], row["host"], settings.recrawl)
-                after = facts.advanced(row, rules, now)
+                after = facts.advanced(row, rules, now, price)
                 after["domain"] = row["domain"] or registered_domain(row["host"])
                 rows.append({name: after[name] for name in names})
             yield pa.RecordBatch.from_pylist(rows, schema=kept)
@@ -149,8 +149,10 @@ def combined(after: DataFrame, links: DataFrame, hosts: DataFrame, turn: Turn) -
     first["depth"] = "least(coalesce(f_depth, link_depth), coalesce(link_depth, f_depth))"
     first["seed_priority"] = "coalesce(f_seed_priority, link_seed_priority)"
     first["discovered_at"] = f"coalesce(f_discovered_at, {at})"
-    defaults = schema.NEW_URL | {"next_fetch": at}
-    verdict = judged("f_", turn.settings.recrawl)
+    rules = turn.settings.recrawl
+    own = f"CASE link_kind WHEN 'sitemap' THEN {rules.sitemap_interval_s} WHEN 'feed' THEN {rules.feed_interval_s} END"
+    defaults = schema.NEW_URL | {"next_fetch": at, "fixed_interval_s": f"nullif(CAST({own} AS BIGINT), 0L)"}
+    verdict = judged("f_", rules)
     for name in facts.COLUMNS:
         blank = defaults.get(name, f"CAST(NULL AS {facts.TYPES[name]})")
         first[name] = f"IF(f_url_key IS NULL, {blank}, {verdict.get(name, f'f_{name}')})"
@@ -199,8 +201,16 @@ def merge_urls(turn: Turn, source: DataFrame) -> tuple[int, int]:
         "last_segment": f"IF(s.fetched, {here}, NULL)",
     }
     known = "s.fetched OR s.link_depth IS NOT NULL"  # not where there is a verdict alone
-    done = tables.retry_conflicts(builder.whenNotMatchedInsert(known, values=new).execute).head()
-    return int(done.num_inserted_rows), int(done.num_updated_rows)
+    done = committed(turn, "urls", builder.whenNotMatchedInsert(known, values=new).execute)
+    return (0, 0) if done is None else (int(done.num_inserted_rows), int(done.num_updated_rows))
+
+
+def committed(turn: Turn, table: str, execute: Callable[[], DataFrame]) -> Any:
+    """Runs a MERGE as the one commit of this turn into its range of a table; None when it was made before."""
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    application, number = f"update {span.start}-{span.stop}", turn.entry.turn if turn.entry else 0
+    with tables.applied_once(turn.warehouse, table, application, number, str(turn.segment)) as is_new:
+        return tables.retry_conflicts(execute).head() if is_new else None
 
 
 def scored(settings: Settings, columns: Mapping[str, str]) -> dict[str, Any]:
@@ -319,7 +329,7 @@ def merge_hosts(turn: Turn, learned: DataFrame) -> None:
     given: dict[str, Any] = {name: f"s.{name}" for name in ("host", "bucket", "domain", "ip", "crawl_delay_s")}
     builder = turn.warehouse.merge("hosts", learned, f"t.{span} AND t.bucket = s.bucket AND t.host = s.host")
     builder = builder.whenMatchedUpdate(f"NOT (t.last_segment <=> {here})", {**old, **seen})
-    tables.retry_conflicts(builder.whenNotMatchedInsert(values={**given, **new}).execute)
+    committed(turn, "hosts", builder.whenNotMatchedInsert(values={**given, **new}).execute)
 
 
 def event_rows(fetches: DataFrame, turn: Turn) -> DataFrame:
@@ -394,6 +404,27 @@ def verdicts_into(turn: Turn) -> tuple[DataFrame | None, int]:
     return (tables.frame_of(warehouse.spark, rows) if rows.num_rows else None), upto
 
 
+def price_of(turn: Turn, urls: DataFrame) -> tuple[float | None, datetime.datetime | None]:
+    """What a visit has to gain under the policy `budget`, and since when that holds; None under halve and double. It is
+    reckoned from all pages of the range, and kept for `recrawl.replan_s`: one scan of a few columns."""
+    rules, warehouse = turn.settings.recrawl, turn.warehouse
+    if rules.policy != "budget":
+        return None, None
+    span = turn.segment.buckets(warehouse.buckets)
+    kept = warehouse.values("seen", {"bucket": list(span)}, ["price", "priced_at"])
+    if len(kept) == len(span) and all(same == kept[0] for same in kept) and kept[0]["priced_at"] is not None:
+        since: datetime.datetime = kept[0]["priced_at"]
+        if turn.now - since < datetime.timedelta(seconds=rules.replan_s):
+            return kept[0]["price"], since
+    interval = f"coalesce(nullif(fetch_interval_s, 0), {rules.initial_interval_s})"
+    rate = recrawl.rate_sql("rate_changes", "rate_changed_s", "rate_unchanged_s", interval)
+    shown = urls.filter("status IN ('fetched', 'redirected') AND coalesce(fixed_interval_s, 0) <= 0")
+    rates = shown.selectExpr(f"CAST(round({recrawl.BARS} * log10({rate})) AS INT) AS bar").groupBy("bar").count()
+    bars = [(10 ** (row.bar / recrawl.BARS), row["count"]) for row in rates.collect()]
+    per_s = rules.visits_per_day / 86400 * len(span) / warehouse.buckets
+    return recrawl.price_for([recrawl.PageClass(bar, 1.0, pages) for bar, pages in bars], per_s, rules), turn.now
+
+
 def watermark(turn: Turn, name: str) -> int:
     """The place up to which all buckets of the range have folded their links, or verdicts; 0 where one never did."""
     span = turn.segment.buckets(turn.warehouse.buckets)
@@ -402,10 +433,9 @@ def watermark(turn: Turn, name: str) -> int:
     return min(found) if len(found) == len(span) else 0
 
 
-def mark_folded(turn: Turn, links_upto: int, copies_upto: int) -> None:
-    """Moves the watermarks of the range's buckets."""
+def mark_seen(turn: Turn, marks: Mapping[str, Any]) -> None:
+    """Moves the watermarks of the range's buckets, and notes the price."""
     span = turn.segment.buckets(turn.warehouse.buckets)
-    marks = {"links_version": links_upto, "copies_version": copies_upto}
     rows = [{"bucket": bucket, "filter": None, "rows": 0, **marks} for bucket in span]
     turn.warehouse.rewrite("seen", tables.in_buckets(span), rows)
 
@@ -423,15 +453,18 @@ def run(turn: Turn) -> dict[str, float]:
         operators.fold(turn)  # after it: a host blocked meanwhile is blocked, whatever it answered
         links, links_upto = links_into(turn)
         verdicts, copies_upto = verdicts_into(turn)
+        marks = {name: watermark(turn, name) for name in ("links_version", "copies_version")}
         urls = warehouse.read_range("urls", turn.segment)
-        after = keep(advanced(before_of(events, listed, urls, turn), events, turn))
+        price, priced_at = price_of(turn, urls)
+        after = keep(advanced(before_of(events, listed, urls, turn), events, turn, price))
         hosts = warehouse.read_range("hosts", turn.segment)
         source = keep(combined(after, folded(links, verdicts), hosts, turn))
         inserted, changed = merge_urls(turn, source)
         noted = learn_forms(turn, source)
     turn.put("events", event_rows(fetches, turn).coalesce(1))
-    mark_folded(turn, links_upto, copies_upto)
-    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time())
+    here = {"links_version": links_upto, "copies_version": copies_upto, "price": price, "priced_at": priced_at}
+    mark_seen(turn, here)
+    warehouse.ledger.move(str(turn.segment), State.UPDATED, time.time(), {f"{k}_before": v for k, v in marks.items()})
     warehouse.sync_segments()
     return {"new_urls": inserted, "changed_urls": changed, "forms_noted": noted}
 

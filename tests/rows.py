@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NOW = datetime.datetime(2026, 11, 30, 12, 0, 0, tzinfo=datetime.UTC)
 ZEROS = ("fetch_count", "change_count", "failure_count", "failure_streak", "unchanged_streak", "inlink_bits", "inlinks")
+RATES = ("rate_changes", "rate_changed_s", "rate_unchanged_s")
 Row = dict[str, Any]
 
 
@@ -47,7 +48,7 @@ def url_row(url: str, buckets: int = 4, **facts: Any) -> Row:
     """A row of `urls`: new, due since ten seconds, unless told otherwise."""
     host = urls.host_of(url)
     domain = urls.registered_domain(host)
-    row: Row = dict.fromkeys(schema.columns("urls")) | dict.fromkeys(ZEROS, 0)
+    row: Row = dict.fromkeys(schema.columns("urls")) | dict.fromkeys(ZEROS, 0) | dict.fromkeys(RATES, 0.0)
     row |= {"url": url, "url_key": urls.url_key(url), "host": host, "domain": domain, "kind": "page", "status": "new"}
     row |= {"bucket": urls.bucket_of(domain, buckets), "depth": 1, "priority": 3, "score": 0.5}
     return row | {"discovered_at": ago(3600), "next_fetch": ago(10)} | facts
@@ -104,7 +105,11 @@ def new_warehouse(spark: SparkSession, root: Path, buckets: int = 4) -> Warehous
 
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "STRING": pa.string(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64()}
 _ARROW |= {"TIMESTAMP": pa.timestamp("us", "UTC"), "DATE": pa.date32(), "BINARY": pa.binary()}
-_ARROW |= {"ARRAY<STRING>": pa.list_(pa.string()), "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string())}
+_ARROW |= {
+    "ARRAY<BIGINT>": pa.list_(pa.int64()),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+    "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
+}
 _ARROW |= {"MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64())}
 
 

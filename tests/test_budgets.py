@@ -32,5 +32,5 @@ def test_what_ten_urls_of_a_host_take(pace: tuple[float | None, ...], seconds: f
 
 def test_every_reason_of_a_host_is_explained() -> None:
     reasons = set(re.findall(r"THEN '(\w+)'", host_reason_sql(settings_of(), NOW)))
-    assert reasons == {"host_blocked", "host_paused", "host_backing_off", "day_budget", "window_budget"}
+    assert reasons == {"host_blocked", "host_paused", "host_backing_off", "host_dead", "day_budget", "window_budget"}
     assert reasons - REASONS.keys() == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,10 +14,10 @@ from typing import Any
 import pytest
 
 from rows import NOW, Row, direct_warehouse, fetched_row, listed_row, put, settings_of, url_row
-from spindle import config, demo, html, schema
+from spindle import config, demo, html, ledger, schema
 from spindle.copies import Copies
 from spindle.demo import render
-from spindle.errors import WarehouseError
+from spindle.errors import LeaseHeld, WarehouseError
 from spindle.fingerprint import to_signed
 from spindle.jobs import dedup
 from spindle.nearpairs import Layout
@@ -231,6 +232,27 @@ def test_two_at_once_are_refused(warehouse: Warehouse, monkeypatch: pytest.Monke
         run(warehouse)
 
 
+@pytest.mark.parametrize(
+    ("holder", "until", "refused", "why"),
+    [
+        ("elsewhere:1", 100.0, True, "another machine is at work"),
+        ("elsewhere:1", 9.0, False, "its time is over"),
+        (ledger.holder(), 100.0, False, "a run of this process that broke off"),
+    ],
+)
+def test_a_run_in_progress_is_left_alone(
+    warehouse: Warehouse, holder: str, until: float, refused: bool, why: str
+) -> None:
+    copies, claim = Copies.open(warehouse.uri, Layout(3, 4)), {"holder": holder, "until": until}
+    warehouse.store.create_exclusive(f"dedup-files/{0:012d}-000001.json", json.dumps(claim).encode())
+    if refused:
+        with pytest.raises(LeaseHeld, match="elsewhere:1, for another 90 s"):
+            copies.claim(warehouse.store, 10.0, 60.0)
+        return
+    copies.claim(warehouse.store, 10.0, 60.0)
+    assert len(warehouse.store.list("dedup-files/")) == 2, why
+
+
 def test_mixed_generations_of_fingerprints_are_refused(warehouse: Warehouse) -> None:
     """1e0ng/simhash#26: keys of another layout, or values of another algorithm, would be compared without a sign."""
     crawl(warehouse, "t1", [(A, "one", 0xFF00)])
@@ -295,7 +317,7 @@ def test_over_any_history_pages_hang_together_as_brute_force_says(warehouse: War
 
 def test_on_the_demo_web_copies_are_found_and_other_pages_are_not(warehouse: Warehouse) -> None:
     """Every page of 60 hosts in two turns, judged by the web's own truth: all exact copies, most of the copies with one
-    word replaced (docs/fingerprints.md: three of four), few with five; never two pages that are not copies."""
+    word replaced (docs/fingerprints.md: three of four); never two pages that are not copies."""
     world = demo.build_world(1, 60)
     truth, pages = dict[str, demo.Expectation](), list[Page]()
     for host in world.hosts.values():
@@ -320,10 +342,9 @@ def test_on_the_demo_web_copies_are_found_and_other_pages_are_not(warehouse: War
             origins.setdefault(name, set()).add(truth[url].near_group or truth[url].content)
     assert all(len(found) == 1 for found in origins.values()), "no page is called a copy that is none"
     assert all(len(found) == 1 for found in contents.values()), "all exact copies are found"
-    for edits, least, most in ((1, 0.5, 1.0), (5, 0.0, 0.5)):
-        near = [url for url, told in truth.items() if told.edits == edits and told.near_group in sources(truth)]
-        found = [url for url in near if cluster[url] is not None]
-        assert len(near) > 3 and least <= len(found) / len(near) <= most, (edits, len(found), len(near))
+    near = [url for url, told in truth.items() if told.edits == 1 and told.near_group in sources(truth)]
+    found = [url for url in near if cluster[url] is not None]
+    assert len(near) > 3 and len(found) >= len(near) / 2, (len(found), len(near))
 
 
 def last_rows(warehouse: Warehouse) -> dict[str, Row]:

@@ -23,7 +23,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from loopback import Fetched, Site, listing_row, run
 from spindle import inbox, schema, urls
-from spindle.fetcher import course, visit, wire
+from spindle.fetcher import books, course, visit, wire
 from spindle.fetcher.rows import as_seconds
 from spindle.store import open_store
 from spindle.wishes import What
@@ -756,6 +756,17 @@ def test_the_window_ends_and_the_rest_is_not_reached(site: Site) -> None:
     assert 3 <= counts["ok"] <= 10
     assert found.manifest["stopped"] == "window"
     assert len(site.paths()) == counts["ok"]
+
+
+def test_a_long_rest_is_sealed_in_parts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 URLs not reached are 100 MB of rows: they must not all be held until the end."""
+    monkeypatch.setattr(books, "_ROWS_A_PART", 10)
+    pages = [site.url(f"/{n}") for n in range(45)]
+    found = run(site, pages, site.settings(fetch(window_s=0.0)))
+    assert Counter(row["url"] for row in found.pages) == Counter(pages)
+    assert set(found.outcomes.values()) == {"not_reached"}
+    assert len(found.manifest["parts"]) == 5
+    assert found.manifest["counts"] == {"not_reached": 45}
 
 
 def test_nothing_is_sent_within_one_deadline_of_the_leases_end(site: Site) -> None:

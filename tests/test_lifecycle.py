@@ -15,6 +15,7 @@ from spindle import config, schema
 from spindle.defaults import default_layer
 from spindle.lifecycle import FAILURES, NEXT, POSTPONING, REFUSALS, FetchEvent, UrlFacts, advance
 from spindle.outcome import Outcome, Status
+from spindle.recrawl import Seen, planned
 
 SETTINGS = config.build([default_layer()]).recrawl
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -197,22 +198,36 @@ def test_304_for_a_url_of_which_we_hold_nothing_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fixed_s", "planned_s", "interval_s", "why"),
+    ("fixed_s", "price", "interval_s", "why"),
     [
         (None, None, DAY, "halve and double: the first one"),
-        (None, 5 * HOUR, 5 * HOUR, "another policy's plan"),
-        (None, 60, HOUR, "a plan obeys the bounds"),
-        (None, 10**9, LONGEST, "a plan obeys the bounds"),
+        (None, 20_000.0, planned(Seen(0, 0, 0), DAY, 20_000.0, SETTINGS), "the policy that spends a budget"),
+        (None, 0.0, HOUR, "visits that cost nothing: the shortest"),
+        (None, 1e9, LONGEST, "no visit is worth that: the longest"),
         (600, None, 600, "a seed's own interval, even below the shortest"),
-        (600, 5 * HOUR, 600, "a seed's own interval beats the plan"),
+        (600, 20_000.0, 600, "a seed's own interval beats the plan"),
         (-5, None, DAY, "a negative interval is none"),
         (0, None, DAY, "so is 0"),
         (2**62, None, config.CENTURY_S, "absurd, but no overflow"),
     ],
 )
-def test_whose_interval(fixed_s: int | None, planned_s: int | None, interval_s: int, why: str) -> None:
-    row = advance(UrlFacts(fixed_interval_s=fixed_s), page(), SETTINGS, planned_s)
+def test_whose_interval(fixed_s: int | None, price: float | None, interval_s: int, why: str) -> None:
+    row = advance(UrlFacts(fixed_interval_s=fixed_s), page(), SETTINGS, price)
     assert row.fetch_interval_s == wait_s(row) == interval_s, why
+
+
+def test_visits_that_tell_of_change_are_remembered() -> None:
+    """A first sight tells nothing, nor does a visit after failures: since when the page may have changed is not known.
+    A text within three bits is no change, a 304 neither."""
+    other = "0" * 64
+    row = after(page(), page(1, content_hash=other, simhash=7), event(Outcome.NOT_MODIFIED, 3, http_status=304))
+    assert (row.rate_changes, row.rate_changed_s, row.rate_unchanged_s) == (0, 0, 3 * DAY)
+    row = after(page(7, content_hash="B", simhash=-1), row=row)
+    assert (row.rate_changes, row.rate_changed_s, row.rate_unchanged_s) == (1, 4 * DAY, 3 * DAY)
+    row = after(event(Outcome.TIMEOUT, 8), page(9, content_hash="C", simhash=0), row=row)
+    assert (row.rate_changes, row.rate_changed_s, row.rate_unchanged_s) == (1, 4 * DAY, 3 * DAY)
+    row = after(page(10, content_hash="D", simhash=-1), row=row)
+    assert (row.rate_changes, row.rate_changed_s, row.rate_unchanged_s) == (2, 5 * DAY, 3 * DAY)
 
 
 @pytest.mark.parametrize("damaged", [None, 0, -1, -(2**62)])

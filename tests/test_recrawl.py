@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,14 +16,20 @@ from hypothesis import strategies as st
 from spindle import config
 from spindle.defaults import default_layer
 from spindle.recrawl import (
+    MEMORY,
     PageClass,
+    Seen,
     Visit,
     best_interval,
     change_rate,
     freshness,
     halve_and_double,
     hinted,
+    planned,
     price_for,
+    rate_of,
+    rate_sql,
+    remembered,
 )
 
 SETTINGS = config.build([default_layer()]).recrawl
@@ -222,6 +229,60 @@ def test_price_when_the_budget_binds_nowhere() -> None:
     assert price_for(pages, 1000 / HOUR, SETTINGS) == 0.0
     assert price_for(pages, 999 / (60 * DAY), SETTINGS) == math.inf
     assert price_for([], 1.0, SETTINGS) == 0.0
+
+
+# --- what a row remembers ---
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.floats(60, 1e7))
+def test_three_numbers_say_what_all_visits_at_even_gaps_do(changed: int, unchanged: int, gap_s: float) -> None:
+    visits = [Visit(gap_s, n < changed) for n in range(changed + unchanged)]
+    seen = Seen(changed, changed * gap_s, unchanged * gap_s)
+    if visits:
+        assert rate_of(seen, gap_s) == pytest.approx(change_rate(visits), rel=1e-6)
+    else:
+        assert rate_of(seen, gap_s) == pytest.approx(math.log(2) / gap_s), "nothing known: as likely changed as not"
+
+
+def test_at_uneven_gaps_three_numbers_come_close() -> None:
+    """Gaps over a factor of four, as bounds and waiting spread them."""
+    rng, rate = random.Random(5), 1 / DAY
+    for trial in range(20):
+        gaps = rng.choices([DAY / 2, DAY, 2 * DAY], k=60)
+        visits = [Visit(gap, rng.random() < -math.expm1(-rate * gap)) for gap in gaps]
+        seen = Seen(0, 0, 0)
+        for visit in visits:
+            seen = remembered(seen, visit, 2 * DAY)
+        assert rate_of(seen, DAY) == pytest.approx(change_rate(visits), rel=0.2), trial
+
+
+def test_what_is_old_is_forgotten() -> None:
+    """A page that changed at each of many visits and then never again is seen to be quiet in due time."""
+    seen = Seen(0, 0, 0)
+    for _ in range(500):
+        seen = remembered(seen, Visit(DAY, True), DAY)
+    assert rate_of(seen, DAY) > 3 / DAY
+    assert seen.changed_s <= (MEMORY + 1) * DAY
+    for _ in range(150):
+        seen = remembered(seen, Visit(DAY, False), DAY)
+    assert rate_of(seen, DAY) < 0.1 / DAY
+    short = remembered(seen, Visit(60, True), DAY)
+    assert short.unchanged_s > 0.9 * seen.unchanged_s, "one visit out of turn forgets nothing"
+
+
+@given(st.floats(0, 60), st.floats(0, 1e9), st.floats(0, 1e9), st.floats(60, 1e7))
+def test_rate_in_sql_is_the_same(changes: float, changed_s: float, unchanged_s: float, gap_s: float) -> None:
+    sql = rate_sql(*(f"{number!r}" for number in (changes, changed_s, unchanged_s, gap_s)))
+    told = eval(re.sub(r"(\d)D", r"\1", sql), {"ln": math.log})
+    assert told == pytest.approx(rate_of(Seen(changes, changed_s, unchanged_s), gap_s), rel=1e-6)
+
+
+@given(st.floats(0, 60), st.floats(0, 1e9), st.floats(0, 1e9), st.floats(0, 1e9))
+def test_a_planned_interval_keeps_the_bounds(
+    changes: float, changed_s: float, unchanged_s: float, price: float
+) -> None:
+    interval_s = planned(Seen(changes, changed_s, unchanged_s), DAY, price, SETTINGS)
+    assert SETTINGS.min_interval_s <= interval_s <= SETTINGS.max_interval_s
 
 
 # --- hints of sitemaps ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pytest
 
 from rows import (
     NOW,
+    RATES,
     Row,
     add,
     ago,
@@ -27,7 +29,7 @@ from rows import (
     url_row,
     utc,
 )
-from spindle import runner
+from spindle import recrawl, runner
 from spindle.clusters import Copy
 from spindle.copies import Copies
 from spindle.inlinks import estimate
@@ -73,6 +75,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "http://a.test/owner": VISITED | HELD | {"content_hash": OWNED, "discovered_at": ago(50)},
     "http://a.test/was-preferred": VISITED | HELD | {"content_hash": SHOWN},
     "http://a.test/it": {},
+    "http://a.test/all-at-once": VISITED | HELD | {"depth": 9},
     "http://down.test/": {},
     "http://known.test/far": VISITED | HELD | {"depth": 5},
     "http://known.test/near": VISITED | HELD | {"depth": 1},
@@ -99,11 +102,13 @@ FETCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "http://a.test/copy2": ("ok", {"http_status": 200, "content_hash": TWICE, **PLACE}),
     "http://a.test/copy-of-old": ("ok", {"http_status": 200, "content_hash": OWNED, **PLACE}),
     "http://a.test/it": ("ok", {"http_status": 200, "content_hash": SHOWN, **PLACE}),
+    "http://a.test/all-at-once": ("ok", {"http_status": 200, "content_hash": "8" * 64, **PLACE}),
     "http://down.test/": ("timeout", {"http_status": None}),
 }  # fmt: skip
 HOPS = {
     "http://a.test/target": ("http://a.test/moved", {"content_hash": TARGET}),
     "http://a.test/known-target": ("http://a.test/moved-too", {"content_hash": CHANGED}),
+    "http://a.test/all-at-once": ("http://a.test/moved", {"content_hash": "9" * 64}),
 }
 #: source, target, depth, further facts.
 LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
@@ -113,6 +118,9 @@ LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
     ("http://known.test/far", "http://known.test/near", 6, {}),
     ("http://b.test/", "http://a.test/", 1, {}),
     ("http://b.test/", "http://a.test/late", 4, {}),
+    ("http://a.test/", "http://a.test/all-at-once", 7, {}),
+    ("http://b.test/", "http://a.test/all-at-once", 5, {}),
+    ("http://c.test/", "http://a.test/all-at-once", 6, {}),
     ("http://a.test/", "http://www.new.co.uk/page", 4, {}),
     ("http://b.test/", "http://www.new.co.uk/page", 2, {}),
     ("http://b.test/robots.txt", "http://b.test/map.xml", 0, {"rel": "sitemap", "dst_kind": "sitemap"}),
@@ -120,7 +128,7 @@ LINKS: list[tuple[str, str, int, dict[str, Any]]] = [
 ]
 
 
-def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
+def laid_out(spark: SparkSession, root: Path, **sections: Any) -> tuple[Warehouse, runner.Turn]:
     """A warehouse in which the segment is parsed."""
     warehouse = new_warehouse(spark, root)
     rows = {url: before(url) for url in BEFORE}
@@ -139,7 +147,7 @@ def laid_out(spark: SparkSession, root: Path) -> tuple[Warehouse, runner.Turn]:
     add(warehouse, "fetches", fetches)
     add(warehouse, "links", [link_row(src, dst, SEGMENT, depth, **more) for src, dst, depth, more in LINKS])
     expire(warehouse, fetched_row(rows["http://a.test/left"], "x.1of1", "ok", next_ok_at=ago(-50), ip="192.0.2.9"))
-    turn = open_turn(warehouse, SEGMENT, settings_of())
+    turn = open_turn(warehouse, SEGMENT, settings_of(**sections))
     for state in (State.GENERATED, State.FETCHED, State.PARSED):
         turn.entry = warehouse.ledger.move(SEGMENT, state, 1.0)
     known_to_dedup(warehouse, [rows["http://a.test/owner"], rows["http://a.test/was-preferred"]])
@@ -183,14 +191,38 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
     check_urls(after)
     check_hosts({row.host: row.asDict() for row in warehouse.read("hosts").collect()})
     check_events([row.asDict() for row in warehouse.read("events").orderBy("sequence").collect()])
+    last = warehouse.delta("urls").history(1).head()
+    assert last is not None and "IN(0,1,2,3)" in "".join(last.operationParameters["predicate"].split()), (
+        "the buckets stand in the condition, so that other partitions are not read (delta-io/delta#668)"
+    )
+    assert last.userMetadata == SEGMENT
 
     counts = update.run(turn)
     assert {table: contents(warehouse, table) for table in tables} == once, "a second run changes nothing"
-    assert counts == {"new_urls": 0, "changed_urls": 0}
+    assert counts == {"new_urls": 0, "changed_urls": 0, "forms_noted": 0}
     entry = warehouse.ledger.current(SEGMENT)
     assert entry is not None and entry.state is State.UPDATED
     turn.entry = entry
     assert update.run(turn) == {}, "nor does a third, which has nothing to do"
+
+
+def test_a_budget_of_visits_sets_the_intervals(spark: SparkSession, tmp_path: Path) -> None:
+    """What a visit has to gain is reckoned from all pages of the range, and noted with them."""
+    rules = {"policy": "budget", "visits_per_day": 3.0}
+    warehouse, turn = laid_out(spark, tmp_path / "w", recrawl=rules)
+    update.run(turn)
+    noted = warehouse.values("seen", {}, ["price", "priced_at"])
+    [price] = {row["price"] for row in noted}
+    assert price > 0 and {row["priced_at"] for row in noted} == {NOW}
+    known = [row for row in BEFORE.values() if row.get("status") == "fetched"]
+    unknown = recrawl.PageClass(math.log(2) / DAY, 1.0, len(known))
+    assert price == pytest.approx(recrawl.price_for([unknown], 3 / DAY, turn.settings.recrawl), rel=0.1), "one bar"
+    after = {row.url: row.asDict() for row in warehouse.read("urls").collect()}
+    same = after["http://a.test/same"]
+    seen = recrawl.Seen(0, 0, DAY - 60)
+    assert recrawl.Seen(*(same[name] for name in RATES)) == seen
+    assert same["fetch_interval_s"] == recrawl.planned(seen, DAY, price, turn.settings.recrawl)
+    assert utc(same["next_fetch"]) == ago(60) + datetime.timedelta(seconds=same["fetch_interval_s"])
 
 
 def test_a_turn_with_nothing_due_goes_round(spark: SparkSession, tmp_path: Path) -> None:
@@ -263,11 +295,19 @@ def check_urls(after: dict[str, Row]) -> None:
     assert after["http://a.test/known-target"]["change_count"] == 2
     assert after["http://a.test/known-target"]["depth"] == 6, "a hop is no link"
 
+    once = after["http://a.test/all-at-once"]
+    wanted = {"fetch_count": 5, "change_count": 2, "content_hash": "9" * 64, "depth": 5, "inlinks": 2}
+    assert {name: once[name] for name in wanted} == wanted, (
+        "fetched, a redirect's target and linked three times in one turn: one row, its later fetch (delta-io/delta#218)"
+    )
+
     page = after["http://www.new.co.uk/page"]
     wanted = {"status": "new", "depth": 2, "domain": "new.co.uk", "fetch_count": 0, "inlinks": 2, "last_segment": None}
     wanted |= {"discovered_at": NOW, "next_fetch": NOW, "kind": "page", "host": "www.new.co.uk"}
     assert {name: page[name] for name in wanted} == wanted
     assert after["http://b.test/map.xml"]["kind"] == "sitemap" and after["http://b.test/map.xml"]["inlinks"] == 0
+    assert after["http://b.test/map.xml"]["fixed_interval_s"] == DAY, "a sitemap has an interval of its own"
+    assert page["fixed_interval_s"] is None
     assert after["http://away.test/"]["seed_priority"] == 0.75
     assert all(row["inlinks"] == estimate(row["inlink_bits"]) for row in after.values())
 
@@ -283,9 +323,10 @@ def check_urls(after: dict[str, Row]) -> None:
     assert (after["http://a.test/it"]["status"], after["http://a.test/it"]["duplicate_of"]) == ("fetched", None)
     shown = changed(after, "http://a.test/was-preferred")
     assert shown.pop("next_fetch") == ago(DAY) + 60 * datetime.timedelta(days=1)
-    assert shown == {"status": "duplicate", "duplicate_of": url_key("http://a.test/was-preferred")}, (
-        "the first copy names the cluster for good, but a shorter URL stands for it now"
-    )
+    assert {name: shown[name] for name in set(shown) - {"score", "priority"}} == {
+        "status": "duplicate",
+        "duplicate_of": url_key("http://a.test/was-preferred"),
+    }, "the first copy names the cluster for good, but a shorter URL stands for it now"
 
 
 def check_hosts(after: dict[str, Row]) -> None:

@@ -451,7 +451,7 @@ def test_a_turn_that_dies_at_every_step_ends_as_a_clean_one(
     for target, attribute in (
         (update, "merge_urls"),
         (update, "event_rows"),
-        (update, "mark_folded"),
+        (update, "mark_seen"),
         (Ledger, "move"),
     ):
         broken_off(crawl, "update", monkeypatch, target, attribute)

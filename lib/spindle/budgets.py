@@ -32,6 +32,7 @@ def host_reason_sql(settings: Settings, now: datetime.datetime, *, sheets: bool 
     return f"""CASE WHEN state = 'blocked' THEN 'host_blocked'
                     WHEN paused THEN 'host_paused'
                     WHEN backoff_until > {at} THEN 'host_backing_off'
+                    WHEN state = 'dead' AND host_rank > 1 THEN 'host_dead'
                     {own if sheets else ""}
                     WHEN host_rank > {day_left_sql(day, now)} THEN 'day_budget'
                     WHEN host_rank > {window_budget_sql(settings)} THEN 'window_budget' END"""

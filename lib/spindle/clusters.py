@@ -114,6 +114,8 @@ def settle(
 
 def _alone(page: Copy) -> Copy:
     """Who has left a cluster is told so."""
+    if page.cluster is None and not page.duplicate and not page.judged:
+        return page  # nearly all pages of a crawl
     return replace(page, cluster=None, duplicate=False, judged=page.cluster is not None)
 
 

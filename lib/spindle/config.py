@@ -218,6 +218,11 @@ class ParseSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecrawlSettings:
+    policy: Annotated[str, OneOf("halve_and_double", "budget")]
+    visits_per_day: Annotated[float, Range(0)]
+    replan_s: Annotated[int, Range(0, CENTURY_S)]
+    sitemap_interval_s: Annotated[int, Range(0, CENTURY_S)]
+    feed_interval_s: Annotated[int, Range(0, CENTURY_S)]
     initial_interval_s: Annotated[int, Range(1, CENTURY_S)]
     min_interval_s: Annotated[int, Range(1, CENTURY_S)]
     max_interval_s: Annotated[int, Range(1, CENTURY_S)]

@@ -8,19 +8,21 @@ alone makes a run true. What is a copy of what is decided by `nearpairs` and `cl
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spindle import direct, nearpairs
+from spindle import direct, ledger, nearpairs
 from spindle.clusters import Cluster, Copy
-from spindle.errors import WarehouseError
-from spindle.fingerprint import from_signed
+from spindle.errors import LeaseHeld, WarehouseError
 from spindle.nearpairs import EXACT, RANGES, Layout, Rows
+from spindle.store import Store
 
 APPLICATION = "dedup"
 ROW_GROUP = 1 << 17
@@ -34,6 +36,23 @@ class Copies:
     uri: str
     layout: Layout
     done: int
+
+    def claim(self, store: Store, now: float, lease_s: float) -> None:
+        """Says that this process goes on from the last finished run: two at once would take each other's rows away.
+        Whose process is gone, or whose time is over, is followed.
+
+        Raises:
+            LeaseHeld: another process is at work.
+        """
+        folder = f"dedup-files/{self.done:012d}-"
+        names = store.list(folder)
+        if names:
+            last = json.loads(store.get(names[-1]))
+            if last["until"] > now and not ledger.is_gone(last["holder"]):
+                raise LeaseHeld(f"dedup is at work ({last['holder']}, for another {last['until'] - now:.0f} s at most)")
+        claim = json.dumps({"holder": ledger.holder(), "until": now + lease_s}).encode()
+        if not store.create_exclusive(f"{folder}{len(names) + 1:06d}.json", claim):
+            raise LeaseHeld("another dedup has begun at this very moment")
 
     @classmethod
     def open(cls, uri: str, layout: Layout) -> Copies:
@@ -71,16 +90,15 @@ class Copies:
     def note(self, fresh: Iterable[Copy], before: Mapping[int, Copy], seq: int) -> int:
         """Writes that the keys which these pages had are gone, and those that they have now; returns how many rows."""
         came = list(fresh)
-        now = keyed(came, self.layout)
-        old = keyed([before[page.url_key] for page in came if page.url_key in before], self.layout)
-        made = sorted([(*row, False) for row in now] + [(*row, True) for row in old])
-        columns = [list(column) for column in zip(*made, strict=True)] or [[]] * 5
-        columns.append([seq] * len(made))
+        was = [before[page.url_key] for page in came if page.url_key in before]
+        here = keyed(came, self.layout), keyed(was, self.layout)
+        ranges, table, value, page = (np.concatenate(both) for both in zip(*here, strict=True))
+        gone = np.repeat([False, True], [len(part[0]) for part in here])
+        order = np.lexsort((page, value, table, ranges))
+        arrays = [pa.array(column[order]) for column in (ranges, table, value, page, gone)]
         names = ["key_range", "key_table", "value", "url_key", "gone", "seq"]
-        kinds = [pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.bool_(), pa.int64()]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-        self._add("fingerprints", pa.table(arrays, names=names))
-        return len(made)
+        self._add("fingerprints", pa.table([*arrays, pa.array(np.full(len(order), seq))], names=names))
+        return len(order)
 
     def spans(self, most_rows: int) -> list[range]:
         """The key ranges, as many at a time as hold some `most_rows` rows."""
@@ -94,8 +112,11 @@ class Copies:
 
     def tell(self, pages: Sequence[Copy], seq: int) -> None:
         """Writes what is known of pages now."""
-        rows = [{**dataclasses.asdict(page), "scheme": self.layout.scheme, "seq": seq} for page in pages]
-        self._add("copies", direct.from_rows(self._at("copies"), rows))
+        same = {"scheme": self.layout.scheme, "seq": seq}
+        kinds = direct.from_rows(self._at("copies"), []).schema
+        columns = ([same.get(name) or getattr(page, name) for page in pages] for name in kinds.names)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, kinds, strict=True)]
+        self._add("copies", pa.Table.from_arrays(arrays, schema=kinds))
 
     def finish(self, rows: Iterable[Cluster], seq: int) -> None:
         """Writes the clusters and, with them, that the run is true.
@@ -104,7 +125,8 @@ class Copies:
             WarehouseError: another run came to its end meanwhile.
         """
         told = direct.from_rows(self._at("clusters"), [dataclasses.asdict(row) for row in rows])
-        if not direct.upsert(self._at("clusters"), told, "cluster", (APPLICATION, seq)):
+        came = done(self.uri) != self.done
+        if came or not direct.upsert(self._at("clusters"), told, "cluster", (APPLICATION, seq)):
             raise WarehouseError("another dedup has finished meanwhile; run this one again")
 
     def compact(self, most_files: int, most_rows: int) -> bool:
@@ -184,15 +206,16 @@ def verdicts(uri: str, after: int, upto: int, buckets: range) -> pa.Table:
     return pa.table(columns, names=["dst_key", "dst_bucket", "verdict_of", "verdict_hash"])
 
 
-def keyed(pages: Sequence[Copy], layout: Layout) -> list[tuple[int, int, int, int]]:
-    """Range, table, value and page of the keys of pages; a page without content has none."""
-    held = [(page.url_key, page.content_hash, page.simhash) for page in pages if page.live and page.content_hash]
-    exact = [(key, int(content[:16], 16)) for key, content, _ in held]
-    near = [(key, from_signed(simhash)) for key, _, simhash in held if simhash is not None]
-    rows = []
+def keyed(pages: Sequence[Copy], layout: Layout) -> tuple[npt.NDArray[Any], ...]:
+    """Range, table, value and page of the keys of pages, as arrays; a page without content has none."""
+    held = [page for page in pages if page.live and page.content_hash]
+    near = [page for page in held if page.simhash is not None]
+    exact = np.array([int((page.content_hash or "")[:16], 16) for page in held], np.uint64)
+    simhashes = np.array([page.simhash for page in near], np.int64).view(np.uint64)
+    found = []
     for table in range(len(layout.tables) + 1):
-        some = exact if table == EXACT else near
-        values = np.array([value for _, value in some], np.uint64)
-        ranges, signed = nearpairs.ranges(values, layout, table).tolist(), values.view(np.int64).tolist()
-        rows += [(r, table, value, key) for r, value, (key, _) in zip(ranges, signed, some, strict=True)]
-    return rows
+        values, of = (exact, held) if table == EXACT else (simhashes, near)
+        keys = np.array([page.url_key for page in of], np.int64)
+        ranges = nearpairs.ranges(values, layout, table)
+        found.append((ranges, np.full(len(keys), table, np.int32), values.view(np.int64), keys))
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))

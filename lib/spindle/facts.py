@@ -26,15 +26,18 @@ TYPES = {name: _DDL[name] for name in COLUMNS}
 _EVENT = [field.name for field in dataclasses.fields(FetchEvent)]
 
 
-def advanced(row: Mapping[str, Any], settings: RecrawlSettings, now: datetime) -> dict[str, Any]:
+def advanced(
+    row: Mapping[str, Any], settings: RecrawlSettings, now: datetime, price: float | None = None
+) -> dict[str, Any]:
     """The row after the event in its `event_*` columns; timestamps come and go as aware UTC datetimes.
 
-    `now` is the turn's pinned time: that of a verdict for which no request was made (robots.txt denied it).
+    `now` is the turn's pinned time: that of a verdict for which no request was made (robots.txt denied it). `price` is
+    explained in `lifecycle.advance`.
     """
     facts = UrlFacts(**{name: _python(name, row[name]) for name in COLUMNS})
     told = {name: _python(name, row[f"event_{name}"]) for name in _EVENT}
     told["started_at"] = told["started_at"] or now
-    after = advance(facts, FetchEvent(**told), settings)
+    after = advance(facts, FetchEvent(**told), settings, price)
     return {**row, **{name: getattr(after, name) for name in COLUMNS}}
 
 

@@ -97,6 +97,21 @@ class Ledger:
             if known.state in segments.CLOSED or self._append(entries, _next(known, State.UPDATED, now, counts)):
                 return
 
+    def withdraw(self, segment: str, now: float) -> None:
+        """Records that an update was undone: updated -> expired, as if its turn had never come to the end.
+
+        Raises:
+            SegmentStateError: it is not updated.
+        """
+        for _ in range(_ATTEMPTS):
+            entries = self.entries()
+            known = segments.latest(entries).get(segment)
+            if known is None or known.state is not State.UPDATED:
+                raise SegmentStateError(f"segment {segment} is {known.state if known else 'unknown'}, not updated")
+            if self._append(entries, _next(known, State.EXPIRED, now)):
+                return
+        raise RuntimeError(f"ledger: {_ATTEMPTS} races lost for segment {segment}")
+
     def sizes(self, segment: str) -> dict[str, int]:
         """What the segment's states have counted so far, the latest of each name."""
         found: dict[str, int] = {}

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from spindle.config import CENTURY_S, RecrawlSettings
 from spindle.outcome import Outcome, Status
-from spindle.recrawl import halve_and_double, within_bounds
+from spindle.recrawl import Seen, Visit, halve_and_double, planned, remembered
 
 # The law. `-` leaves the status as it is. Rows that are only probed (gone, unsupported, dead) stay what they are when a
 # probe fails. `retry` becomes `dead` after max_failures in a row (`_failed`), which a pair cannot express.
@@ -75,6 +75,9 @@ FAILURES = frozenset(outcome for outcome in Outcome if NEXT[Status.NEW, outcome]
 #: A clear answer that is no page of ours.
 REFUSALS = frozenset(o for o in Outcome if NEXT[Status.NEW, o] in (Status.GONE, Status.UNSUPPORTED))
 
+#: Status after a fetch that told whether the page had changed.
+SEEN = frozenset({Status.FETCHED, Status.REDIRECTED, Status.DUPLICATE})
+
 PERMANENT_REDIRECTS = frozenset({301, 308})  # RFC 9110 15.4.2, 15.4.9
 MAX_VALIDATOR_CHARS = (
     512  # a longer ETag or Last-Modified is dropped, not cut: rows stay small, and half an ETag is none
@@ -108,6 +111,9 @@ class UrlFacts:
     failure_count: int = 0
     failure_streak: int = 0
     unchanged_streak: int = 0
+    rate_changes: float = 0.0
+    rate_changed_s: float = 0.0
+    rate_unchanged_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +142,10 @@ class FetchEvent:
             raise ValueError("FetchEvent.started_at needs a time zone (UTC)")
 
 
-def advance(
-    row: UrlFacts, event: FetchEvent, settings: RecrawlSettings, planned_interval_s: int | None = None
-) -> UrlFacts:
+def advance(row: UrlFacts, event: FetchEvent, settings: RecrawlSettings, price: float | None = None) -> UrlFacts:
     """The row after the event.
 
-    `planned_interval_s` is the interval that another policy than halve and double chose for this page; a seed's own
+    `price` is that of a visit under the policy `budget` (`recrawl.planned`), None under halve and double; a seed's own
     `fixed_interval_s` wins over both. Failures, denials and refusals wait by their own rules.
     """
     if event.outcome == Outcome.NOT_REACHED or _is_old(row, event):
@@ -164,7 +168,8 @@ def advance(
     if meaning in REFUSALS:
         return _refused(row, answered, event, meaning, settings)
     changed = _changed(row, event, meaning)
-    return _revisited(_learned(answered, event, meaning, changed), event, changed, settings, planned_interval_s)
+    learned = _learned(_timed(row, answered, event, changed, settings), event, meaning, changed)
+    return _revisited(learned, event, changed, settings, price)
 
 
 def _is_old(row: UrlFacts, event: FetchEvent) -> bool:
@@ -232,6 +237,19 @@ def _changed(before: UrlFacts, event: FetchEvent, meaning: Outcome) -> bool | No
     return meaning == Outcome.OK or before.redirect_to is not None
 
 
+def _timed(
+    before: UrlFacts, row: UrlFacts, event: FetchEvent, changed: bool | None, settings: RecrawlSettings
+) -> UrlFacts:
+    """The statistics of change with this visit. One after failures, denials or refusals is left out: since when the
+    page may have changed is then not known, and what is left out by our mishaps favours neither answer."""
+    if changed is None or before.last_fetch is None or before.status not in SEEN:
+        return row
+    gap_s = (event.started_at - before.last_fetch).total_seconds()
+    seen = Seen(before.rate_changes, before.rate_changed_s, before.rate_unchanged_s)
+    seen = remembered(seen, Visit(gap_s, changed), before.fetch_interval_s or settings.initial_interval_s)
+    return replace(row, rate_changes=seen.changes, rate_changed_s=seen.changed_s, rate_unchanged_s=seen.unchanged_s)
+
+
 def _learned(row: UrlFacts, event: FetchEvent, meaning: Outcome, changed: bool | None) -> UrlFacts:
     row = replace(
         row,
@@ -274,11 +292,13 @@ def _kept(validator: str | None) -> str | None:
 
 
 def _revisited(
-    row: UrlFacts, event: FetchEvent, changed: bool | None, settings: RecrawlSettings, planned_interval_s: int | None
+    row: UrlFacts, event: FetchEvent, changed: bool | None, settings: RecrawlSettings, price: float | None
 ) -> UrlFacts:
     interval_s = halve_and_double(row.fetch_interval_s, changed, settings)
-    if planned_interval_s is not None:
-        interval_s = within_bounds(planned_interval_s, settings)
+    if price is not None:
+        known_s = row.fetch_interval_s if row.fetch_interval_s and row.fetch_interval_s > 0 else None
+        seen = Seen(row.rate_changes, row.rate_changed_s, row.rate_unchanged_s)
+        interval_s = planned(seen, known_s or settings.initial_interval_s, price, settings)
     is_rare = row.status == Status.DUPLICATE or (
         row.status == Status.REDIRECTED and row.http_status in PERMANENT_REDIRECTS
     )

@@ -163,7 +163,7 @@ def collect(found: Sequence[Candidate], base: str, url: str, encoding: str, rule
     made = Found()
     for start in range(0, len(found), _BATCH):
         part = found[start : start + _BATCH]
-        targets = rules.normalizer.links([candidate.href for candidate in part], base, encoding)
+        targets = rules.normalizer.links([candidate[0] for candidate in part], base, encoding)
         left = _take(made, zip(part, targets, strict=True), url, rules)
         if left is not None:
             made.cut = len(found) - start - len(part) + left
@@ -177,6 +177,7 @@ def _take(
     """Takes links in; the number of those left when the page has its full number and there is a new one. One loop
     without calls for the ordinary link, since it is the path of all of them."""
     known, rejected, waiting, chars = made.links, made.rejected, iter(pairs), rules.anchor_chars
+    scan = _ANCHOR_SCAN * chars
     for candidate, target in waiting:
         if isinstance(target, UrlRejected):
             rejected[target.reason] += 1
@@ -196,7 +197,7 @@ def _take(
             continue
         if len(known) == rules.max_links:
             return 1 + sum(1 for _ in waiting)
-        anchor = "" if node is None else _words(node, chars) or _anchor(candidate, chars)
+        anchor = "" if node is None else " ".join(node.text()[:scan].split())[:chars] or _anchor(candidate, chars)
         known[goal] = _new(Link, (goal, anchor, nofollow, rel, key, host, position))
     return None
 
@@ -211,16 +212,12 @@ def _both(known: Link, other: Candidate, rules: LinkRules) -> Link:
     return known._replace(anchor=anchor, nofollow=nofollow, position=position)
 
 
-def _words(node: LexborNode, chars: int) -> str:
-    return " ".join(node.text()[: _ANCHOR_SCAN * chars].split())[:chars]
-
-
 def _anchor(candidate: Candidate, chars: int) -> str:
     """The link's text, white space folded; that of its picture where it has none."""
     node = candidate.node
     if node is None:
         return ""
-    text = _words(node, chars)
+    text = " ".join(node.text()[: _ANCHOR_SCAN * chars].split())[:chars]
     if not text:
         picture = node if candidate.rel == "area" else node.css_first("img[alt]")
         text = " ".join((picture.attributes.get("alt") or "").split())[:chars] if picture is not None else ""

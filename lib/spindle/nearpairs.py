@@ -102,8 +102,13 @@ class Rows(NamedTuple):
         return Rows(*(column[chosen] for column in self))  # type: ignore[arg-type] # each of its own kind
 
     def joined_to(self, other: Rows) -> Rows:
-        both = zip(self, other, strict=True)
-        return Rows(*(np.concatenate(pair) for pair in both))
+        return Rows(
+            np.concatenate((self.table, other.table)),
+            np.concatenate((self.value, other.value)),
+            np.concatenate((self.page, other.page)),
+            np.concatenate((self.seq, other.seq)),
+            np.concatenate((self.gone, other.gone)),
+        )
 
 
 def standing(rows: Rows) -> Rows:

@@ -20,7 +20,8 @@ TABLES: dict[str, str] = {
         content_hash STRING, simhash BIGINT, warc_file STRING, warc_offset BIGINT, warc_length BIGINT,
         record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
         change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
-        unchanged_streak INT NOT NULL, inlink_bits BIGINT NOT NULL, inlinks INT NOT NULL, last_segment STRING""",
+        unchanged_streak INT NOT NULL, rate_changes DOUBLE NOT NULL, rate_changed_s DOUBLE NOT NULL,
+        rate_unchanged_s DOUBLE NOT NULL, inlink_bits BIGINT NOT NULL, inlinks INT NOT NULL, last_segment STRING""",
     "hosts": """
         host STRING NOT NULL, bucket INT NOT NULL, domain STRING NOT NULL, state STRING NOT NULL, ip STRING,
         crawl_delay_s DOUBLE, limit_delay_s DOUBLE, paused BOOLEAN, next_ok_at TIMESTAMP, backoff_level INT NOT NULL,
@@ -49,7 +50,8 @@ TABLES: dict[str, str] = {
         last_change TIMESTAMP, content_hash STRING, simhash BIGINT, warc_file STRING, warc_offset BIGINT,
         warc_length BIGINT, record_date TIMESTAMP, redirect_to STRING, duplicate_of BIGINT, fetch_count INT NOT NULL,
         change_count INT NOT NULL, failure_count INT NOT NULL, failure_streak INT NOT NULL,
-        unchanged_streak INT NOT NULL, inlinks INT NOT NULL, ip STRING, ip_tasks INT""",
+        unchanged_streak INT NOT NULL, rate_changes DOUBLE NOT NULL, rate_changed_s DOUBLE NOT NULL,
+        rate_unchanged_s DOUBLE NOT NULL, inlinks INT NOT NULL, ip STRING, ip_tasks INT""",
     "fetches": """
         segment STRING NOT NULL, url_key BIGINT NOT NULL, hop INT NOT NULL, via_key BIGINT, month STRING NOT NULL,
         bucket INT NOT NULL, url STRING NOT NULL, host STRING NOT NULL, kind STRING, depth INT, task INT NOT NULL,
@@ -86,7 +88,8 @@ TABLES: dict[str, str] = {
         host STRING NOT NULL, bucket INT NOT NULL, form STRING NOT NULL, pages INT NOT NULL, copies INT NOT NULL,
         leaders ARRAY<BIGINT>, example STRING, first_at TIMESTAMP, last_at TIMESTAMP, last_segment STRING""",
     "seen": """
-        bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT, copies_version BIGINT""",
+        bucket INT NOT NULL, filter BINARY, rows BIGINT NOT NULL, links_version BIGINT, copies_version BIGINT,
+        price DOUBLE, priced_at TIMESTAMP""",
     "events": """
         segment STRING NOT NULL, sequence BIGINT NOT NULL, type STRING NOT NULL, at TIMESTAMP NOT NULL, url STRING,
         url_key BIGINT, status INT, content_hash STRING, blob_key STRING""",
@@ -140,6 +143,7 @@ NEW_URL: dict[str, str] = {
     "status": "'new'",
     "fixed_interval_s": "CAST(NULL AS BIGINT)",
     **dict.fromkeys(("fetch_count", "change_count", "failure_count", "failure_streak", "unchanged_streak"), "0"),
+    **dict.fromkeys(("rate_changes", "rate_changed_s", "rate_unchanged_s"), "0D"),
     "inlink_bits": "0L",
     "inlinks": "0",
 }

@@ -27,6 +27,7 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
+UNDO = "undo-"  # how leases of undo are named
 ORDER = [State.OPENED, State.GENERATED, State.FETCHED, State.PARSED, State.UPDATED]
 CLOSED = frozenset({State.UPDATED, State.EXPIRED})
 
@@ -105,6 +106,30 @@ def pins_of(entries: Iterable[Entry], segment: str) -> str:
 def live_overlaps(entries: Iterable[Entry], lo: int, hi: int) -> list[Entry]:
     """Segments that still own a bucket of lo..hi (exclusive), oldest first."""
     return [e for e in latest(entries).values() if e.state not in CLOSED and e.bucket_lo < hi and lo < e.bucket_hi]
+
+
+def check_last(entries: Iterable[Entry], segment: str) -> Entry:
+    """The entry of an updated turn after which nothing was written to its range.
+
+    Raises:
+        SegmentStateError: it is no turn, is not updated, or something came after it; names what.
+    """
+    log = list(entries)
+    own, known = latest(log), {entry.segment for entry in log if entry.state is State.FETCHED}
+    entry = own.get(segment)
+    if entry is None or entry.state is not State.UPDATED or segment not in known:
+        state = "unknown" if entry is None else entry.state if segment in known else "a lease and no turn"
+        raise SegmentStateError(f"segment {segment} is {state}: only a turn that is updated can be undone")
+    over = (e for e in own.values() if e.bucket_lo < entry.bucket_hi and entry.bucket_lo < e.bucket_hi)
+    later = [e.segment for e in over if e.state is State.UPDATED and e.seq > entry.seq and not is_undo(e.segment)]
+    if later:
+        raise SegmentStateError(f"{', '.join(later)} came after {segment}: only the last of a range can be undone")
+    return entry
+
+
+def is_undo(segment: str) -> bool:
+    """Whether this names the lease of an undo."""
+    return segment.startswith(UNDO)
 
 
 def unaccounted(entries: Iterable[Entry], lo: int, hi: int) -> list[Entry]:

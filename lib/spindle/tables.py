@@ -10,14 +10,15 @@ import datetime
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from spindle import direct, schema
-from spindle.errors import WarehouseError
+from spindle.errors import SegmentStateError, WarehouseError
 from spindle.ledger import Ledger
 from spindle.rounds import FileFacts
 from spindle.segments import Entry, SegmentId
@@ -54,6 +55,20 @@ class Warehouse:
     def read(self, table: str) -> DataFrame:
         """The table as it is now. Read it anew after each commit: a frame is a promise, not a snapshot."""
         return self.spark.read.format("delta").load(self.location(table))
+
+    def read_as_of(self, table: str, version: int) -> DataFrame:
+        """The table as it was.
+
+        Raises:
+            WarehouseError: that version is not kept any more.
+        """
+        from pyspark.errors import AnalysisException
+
+        try:
+            return self.spark.read.format("delta").option("versionAsOf", version).load(self.location(table))
+        except AnalysisException as error:
+            cause = str(error).splitlines()[0]
+            raise WarehouseError(f"{table} as of version {version} is not kept any more ({cause})") from None
 
     def read_range(self, table: str, segment: SegmentId) -> DataFrame:
         """The rows of a segment's bucket range; the literal list lets Delta skip all other partitions."""
@@ -144,6 +159,31 @@ def empty_batch(kinds: pa.Schema) -> pa.RecordBatch:
 def in_buckets(span: range) -> str:
     """The literal bucket list of a range, as a SQL predicate on `bucket`."""
     return f"bucket IN ({', '.join(map(str, span))})"
+
+
+@contextmanager
+def applied_once(warehouse: Warehouse, table: str, application: str, number: int, signature: str) -> Iterator[bool]:
+    """Around one statement that commits: its commit carries an application's name with a number that grows (Delta
+    protocol, "Transaction Identifiers") and, as userMetadata, a signature by which `undo` finds it. False when the
+    table has seen that number: the statement then has nothing to do (Delta would skip it without a word).
+
+    Raises:
+        SegmentStateError: the table has seen a higher number: what is to be applied is out of order.
+    """
+    seen = direct.version(warehouse.location(table), application)
+    if seen > number:
+        raise SegmentStateError(
+            f"{table} has had {application} up to turn {seen}; turn {number} ({signature}) is too old to be applied"
+        )
+    names = {"write.txnAppId": application, "write.txnVersion": str(number), "commitInfo.userMetadata": signature}
+    settings = {f"spark.databricks.delta.{name}": value for name, value in names.items()} if seen < number else {}
+    for name, value in settings.items():
+        warehouse.spark.conf.set(name, value)
+    try:
+        yield seen < number
+    finally:
+        for name in settings:
+            warehouse.spark.conf.unset(name)
 
 
 def retry_conflicts(action: Callable[..., Any], *arguments: Any) -> Any:

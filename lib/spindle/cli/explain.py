@@ -29,6 +29,7 @@ REASONS: Mapping[str, str] = {
     "host_budget": "better URLs of its host use up generate.host_budget",
     "host_blocked": "its host is blocked (`spindle hosts`), or its address is (network.deny_addresses)",
     "host_paused": "its host is paused (`spindle hosts`)",
+    "host_dead": "its host never answered in the last turns: one URL of it is tried now and then",
     "host_backing_off": "its host is left alone for a while (failures, 429 or 503, or robots.txt unreachable)",
     "day_budget": "better URLs use up what is left of its host's day (generate.host_day_budget, UTC)",
     "window_budget": "better URLs use up what its host's delay lets through in fetch.window_s",

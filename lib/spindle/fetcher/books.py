@@ -7,6 +7,7 @@ it is open whose fault they are (`blame`), and that no URL pays for a fault of o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spindle.config import FetchSettings
@@ -20,6 +21,7 @@ _IDENTITY = (
     *("type", "segment", "task", "epoch", "url_key", "hop", "via_key", "month", "bucket", "url", "host", "kind"),
     "depth",
 )
+_ROWS_A_PART = 10_000  # owed at the end: a row takes a kilobyte in memory until it is sealed
 
 
 @dataclass(slots=True, eq=False)
@@ -104,14 +106,17 @@ class Books:
         if page.hop == 0:
             self.write(fetch_row(self._origin, page, Outcome.NOT_REACHED, reason))
 
-    def close(self, reason: str | None) -> None:
-        """Write the rows still owed: failures held back, and `not_reached` for every page that has none."""
+    def close(self, reason: str | None) -> Iterator[None]:
+        """Write the rows still owed: failures held back, and `not_reached` for every page that has none. Of a long list
+        they are many: comes up for air now and then, so that they can be sealed and need not all be held."""
         held = self._blame.close()
         for row in held:
             self.write(row)
-        for page in list(self._open.values()):
+        for number, page in enumerate(list(self._open.values()), 1):
             self.settle(page)
             self.not_reached(page, "our_fault" if self.our_fault else reason)
+            if number % _ROWS_A_PART == 0:
+                yield
 
     def write(self, row: Row) -> None:
         if self.our_fault and _may_be_ours(row):

@@ -185,7 +185,8 @@ class Course:
 
     async def close(self) -> None:
         """Write the rows that are still owed, and the last word on progress."""
-        self._books.close(self.stopped)
+        for _ in self._books.close(self.stopped):
+            await self._journal.seal()
         self._watch_fault()
         await self._report()
 
