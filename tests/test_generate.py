@@ -393,6 +393,36 @@ def test_a_list_of_size_0_is_empty(spark: SparkSession) -> None:
         assert candidates.selected(judged, cuts).count() == listed
 
 
+@pytest.mark.parametrize(("budget", "ranks_all"), [(UNLIMITED, False), (3, True)])
+def test_a_deep_range_is_listed_as_a_shallow_one(
+    budget: int, ranks_all: bool, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a range holds many times the list, what lies far below any cut is counted and not ranked. The list and all
+    counts are those of the long way; where budgets hold too much back, the long way is gone."""
+    rng = random.Random(9)
+    rows = [
+        url_row(f"http://h{n % 8}.test/{n}", score=rng.random(), priority=1 + n % 5, fetch_count=n // 5 % 2)
+        for n in range(400)
+    ]
+    turn = frame_turn(generate={"list_size": 20, "host_budget": budget})
+    turn.warehouse = type("Range", (), {"buckets": 4, "rows_in": lambda self, span: 400})()
+    frames = frame(spark, "urls", rows).cache(), frame(spark, "hosts", [])
+    found = []
+    for deep in (10**9, 1):
+        monkeypatch.setattr(generate, "DEEP_ROWS", deep)
+        waiting = candidates.due(frames[0], turn)
+        limits = turn.settings.generate
+        judged, counted, floors = generate.judged_of(waiting, frames[1], turn, limits, lambda kept: kept)
+        cuts = cuts_of(counted.candidates, limits)
+        chosen = sorted(row.url_key for row in candidates.selected(judged, cuts).collect())
+        found.append((chosen, candidates.counts_of(counted, cuts)))
+        assert bool(floors) == (deep == 1 and not ranks_all)
+        if floors:
+            assert judged.count() + candidates.below(waiting, floors).count() == 400
+            assert judged.count() < 200, "the half and more was spared"
+    assert len(found[0][0]) == 20 and found[0] == found[1]
+
+
 def test_slices_divide_the_list_of_a_round_by_what_is_due(spark: SparkSession, tmp_path: Path) -> None:
     """Bucket by bucket 8, 4, 0 and 36 due, and as many that are not: of a list of 24 the slices get 6 and 18. What is
     pinned by the first slice holds for the others, whatever the table says by then."""
