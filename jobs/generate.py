@@ -22,7 +22,7 @@ import pyarrow as pa
 from spindle import brakes, candidates, config, inbox, operators, rounds, runner, schema, selector, tables, urls
 from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
-from spindle.config import Settings
+from spindle.config import GenerateSettings, Settings
 from spindle.errors import NothingDue, WarehouseError
 from spindle.fetcher.addresses import AddressRule
 from spindle.fetcher.lookups import addresses_of
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LITERAL_HOSTS = 2000  # hosts of a list that are named in the query itself; more go in as a broadcast frame
+DEEP_ROWS = 1_000_000  # rows of a range, and times its list, from which on a histogram of all that is due pays
+DEEP = 20
+PLENTY = 4  # times what a class could list: what is ranked within hosts then
 SHOWN_HOSTS = 20  # of a dry run
 
 
@@ -182,6 +185,7 @@ class Plan(NamedTuple):
     tasks: Mapping[str, int]
     repeated: int
     found: Mapping[str, str]  # host -> address, where it was looked up for this list
+    floors: Mapping[selector.Class, int]  # class -> bin under which nobody was looked at
 
     def counts(self, settings: Settings) -> dict[str, float]:
         """For `metrics`; the seconds are those that tasks were balanced by, and when the last may end."""
@@ -221,16 +225,38 @@ def planned(turn: Turn, keep: Callable[[DataFrame], DataFrame]) -> Plan:
     hosts = operators.heard(warehouse.read_range("hosts", turn.segment), turn)
     hosts = without_denied(hosts, settings.network.deny_addresses)
     hosts = candidates.left_alone(hosts, warehouse.read_range("robots", turn.segment), turn)
-    judged = keep(candidates.judge(waiting, hosts, turn, sheet_of_host(settings)))
-    counted = candidates.census(waiting, judged)
-    cuts = selector.cuts(counted.candidates, replace(settings.generate, list_size=list_size(turn)))
+    limits = replace(settings.generate, list_size=list_size(turn))
+    judged, counted, floors = judged_of(waiting, hosts, turn, limits, keep)
+    cuts = selector.cuts(counted.candidates, limits)
     chosen = keep(candidates.selected(judged, cuts))
     loads, repeated = host_loads(chosen, settings) if cuts else ([], 0)
     found = looked_up(loads, settings)
     loads = [load._replace(address=load.address or found.get(load.host)) for load in loads]
     wished = settings.generate.fetch_tasks or warehouse.spark.sparkContext.defaultParallelism
     tasks = selector.pack_tasks(loads, wished, settings.politeness.address_max_open)
-    return Plan(waiting, judged, counted, cuts, chosen, loads, tasks, repeated, found)
+    return Plan(waiting, judged, counted, cuts, chosen, loads, tasks, repeated, found, floors)
+
+
+def judged_of(
+    waiting: DataFrame, hosts: DataFrame, turn: Turn, limits: GenerateSettings, keep: Callable[[DataFrame], DataFrame]
+) -> tuple[DataFrame, Census, Mapping[selector.Class, int]]:
+    """The due URLs with their reasons or bins, their counts, and the floors under which they were not looked at.
+
+    Where a range holds many times what is listed, ranking all of it within hosts is nearly all of the cost. So its
+    histogram comes first, and only `PLENTY` times what each class could list is ranked, the best of it. Budgets may
+    hold back so much of that that the list would not be full: then all is ranked after all.
+    """
+    sheet = sheet_of_host(turn.settings)
+    span = turn.segment.buckets(turn.warehouse.buckets)
+    if limits.list_size and turn.warehouse.rows_in(span) >= max(DEEP_ROWS, DEEP * limits.list_size):
+        deep = candidates.depth(waiting)
+        floors = selector.floors(deep.bars, limits, PLENTY)
+        judged = keep(candidates.judge(candidates.above(waiting, floors), hosts, turn, sheet))
+        counted = candidates.census_above(judged, deep, floors)
+        if selector.suffices(counted.candidates, deep.bars, floors, limits):
+            return judged, counted, floors
+    judged = keep(candidates.judge(waiting, hosts, turn, sheet))
+    return judged, candidates.census(waiting, judged), {}
 
 
 def host_loads(chosen: DataFrame, settings: Settings) -> tuple[list[selector.HostLoad], int]:

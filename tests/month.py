@@ -67,6 +67,7 @@ class Report:
     ours: float = 0.0  # sums of levels over the turns whose list was cut, of as many URLs each
     strict: float = 0.0
     round_robin: float = 0.0
+    cut: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # of each cut list: day, URLs, these sums
     refused: int = 0  # leases asked for on an owned range
     expired: int = 0
 
@@ -157,7 +158,7 @@ class Month:
                 passed_by[of] = candidate
         assert len(listed) == min(self.settings.list_size, len(found)), f"{segment}: the list is not full"
         self._check_list(segment, [c.url for c in listed], now)
-        self._compare(found, listed)
+        self._compare(found, listed, now)
         return [c.url for c in listed]
 
     def _candidates(self, span: range, now: int) -> list[Candidate]:
@@ -200,21 +201,24 @@ class Month:
             own = 2 * url.host.urls / min(self.day_budget, 2 * self._budget(url.host, -DAY)) * DAY
             self.report.longest_wait = max(self.report.longest_wait, now - url.since - own)
 
-    def _compare(self, found: list[Candidate], listed: list[Candidate]) -> None:
+    def _compare(self, found: list[Candidate], listed: list[Candidate], now: int) -> None:
         """Our list beside strict priority and a round-robin over hosts, of the same length, by the levels URLs came
         with: where the list was cut, for elsewhere all three are the same."""
         self.report.listed += len(listed)
         self.report.by_level.update(c.url.level for c in listed)
         if len(found) == len(listed):
             return
-        self.report.ours += sum(c.level for c in listed)
-        self.report.strict += sum(sorted(c.level for c in found)[: len(listed)])
+        ours, strict = sum(c.level for c in listed), sum(sorted(c.level for c in found)[: len(listed)])
         turn_of: Counter[str] = Counter()
         places = []
         for candidate in sorted(found, key=lambda c: c.url.number):  # each host's URLs in the order they were found
             turn_of[candidate.url.host.name] += 1
             places.append((turn_of[candidate.url.host.name], candidate.url.number, candidate.level))
-        self.report.round_robin += sum(place[2] for place in sorted(places)[: len(listed)])
+        round_robin = sum(place[2] for place in sorted(places)[: len(listed)])
+        self.report.ours += ours
+        self.report.strict += strict
+        self.report.round_robin += round_robin
+        self.report.cut.append((now // DAY, len(listed), ours, strict, round_robin))
 
     # --- what happens to it
 

@@ -56,6 +56,37 @@ def test_two_tasks_in_one_partition_are_an_error_and_not_one_task() -> None:
         list(rows)
 
 
+def test_adaptive_execution_leaves_tasks_and_hosts_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apache/spark#28900, #30432, frontera#291: with its defaults Spark would run so small a list in one task. Asked
+    for 16 there are 16, each partition has the URLs of one task, and each host is in one of them."""
+
+    def watched(*_: Any) -> Any:
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = [row for batch in batches for row in batch.to_pylist()]
+            hosts = sorted({json.loads(row["payload"])["host"] for row in rows})
+            seen = {"tasks": sorted({row["task"] for row in rows}), "hosts": hosts, "rows": len(rows)}
+            yield pa.RecordBatch.from_pylist([{"task": rows[0]["task"], "manifest": json.dumps(seen)}], schema=kinds)
+
+        return work
+
+    kinds = pa.schema([("task", pa.int32()), ("manifest", pa.string())])
+    monkeypatch.setattr(fetch, "_worker", watched)
+    turn = open_turn(new_warehouse(spark, tmp_path / "w"), "a", settings_of())
+    rows = [
+        (n % 200 % 16, "url", n, json.dumps({"host": f"h{n % 200}.test", "url": f"http://h{n % 200}.test/{n}"}))
+        for n in range(3000)
+    ]
+    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
+    listed = spark.createDataFrame(rows, "task INT, what STRING, place INT, payload STRING")
+    made = fetch.manifests(listed, turn, 16, 2e9)
+    assert sorted(one["tasks"] for one in made) == [[task] for task in range(16)]
+    held = [host for one in made for host in one["hosts"]]
+    assert len(held) == len(set(held)) == 200 and sum(one["rows"] for one in made) == 3000
+    assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive, "for others it is as it was"
+
+
 def test_what_is_known_of_a_host_outlives_the_batches_its_urls_come_in(site: Site, tmp_path: Path) -> None:
     """apache/nutch#729: a queue that is empty between two batches must not forget its host. One URL of it a batch."""
     site.page("/2", "no", status=429, host="h.test")

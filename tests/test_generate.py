@@ -126,6 +126,25 @@ def test_what_a_host_lets_through(spark: SparkSession) -> None:
         assert set(found[host][None]) == best, "the best of them"
 
 
+def test_one_big_host_gets_what_its_delay_lets_through(spark: SparkSession) -> None:
+    """commoncrawl/nutch#32, stormcrawler#582: a host with hundreds of due URLs at 5 s each would hold a window of ten
+    minutes for an hour. It gets 120, and the hundred small hosts all of theirs; the rest stays due as it was."""
+    turn = frame_turn(fetch={"window_s": 600.0}, generate={"list_size": 10_000})
+    urls = [url_row(f"http://big.test/{n}", score=n / 1000) for n in range(400)]
+    urls += [url_row(f"http://small{n}.test/{page}") for n in range(100) for page in range(3)]
+    waiting = candidates.due(frame(spark, "urls", urls), turn)
+    judged = candidates.judge(waiting, frame(spark, "hosts", [host_row("big.test", crawl_delay_s=5.0)]), turn)
+    counted = candidates.census(waiting, judged)
+    assert (sum(counted.candidates.values()), dict(counted.held_back)) == (
+        420,
+        {"window_budget": 280, "host_budget": 0},
+    )
+    chosen = candidates.selected(judged, cuts_of(counted.candidates, turn.settings.generate))
+    loads, _ = generate.host_loads(chosen, turn.settings)
+    [big] = [load for load in loads if load.host == "big.test"]
+    assert (big.urls, big.seconds, len(loads)) == (120, 600.0, 101), "its end is the window's"
+
+
 #: host -> URLs let through of twelve, the reason of the others, why (20 s window, 30 a day, 5 a segment)
 SHEETED: dict[str, tuple[int, str, str]] = {
     "usual.test": (5, "host_budget", "no sheet: the usual budget"),
@@ -258,9 +277,9 @@ def test_a_session_s_zone_moves_no_time(spark: SparkSession) -> None:
 
 # --- a whole list
 
-LONG = ".".join(["x" * 61, "y" * 61, "z" * 61, "w" * 61, "test"])  # 252 characters, one less than DNS allows
+LONG = ".".join(["x" * 61, "y" * 61, "z" * 61, "w" * 62, "test"])  # 253 characters, as many as DNS allows
 ODD = {
-    f"http://{LONG}/": ({"priority": 1, "score": 0.99}, True, "a host of 252 characters"),
+    f"http://{LONG}/": ({"priority": 1, "score": 0.99}, True, "a host of 253 characters"),
     "http://o'dd.test/": ({"priority": 1, "score": 0.94}, True, "an apostrophe is lawful in a host"),
     "http://odd.test/null": ({"next_fetch": None, "priority": 1, "score": 0.98}, True, "no next fetch: due at once"),
     "http://odd.test/now": ({"next_fetch": NOW, "priority": 1, "score": 0.97}, True, "due this very moment"),
@@ -372,6 +391,36 @@ def test_a_list_of_size_0_is_empty(spark: SparkSession) -> None:
     for size, listed in ((0, 0), (1, 1), (9, 9), (10, 9)):
         cuts = cuts_of(counted.candidates, settings_of(generate={"list_size": size}).generate)
         assert candidates.selected(judged, cuts).count() == listed
+
+
+@pytest.mark.parametrize(("budget", "ranks_all"), [(UNLIMITED, False), (3, True)])
+def test_a_deep_range_is_listed_as_a_shallow_one(
+    budget: int, ranks_all: bool, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a range holds many times the list, what lies far below any cut is counted and not ranked. The list and all
+    counts are those of the long way; where budgets hold too much back, the long way is gone."""
+    rng = random.Random(9)
+    rows = [
+        url_row(f"http://h{n % 8}.test/{n}", score=rng.random(), priority=1 + n % 5, fetch_count=n // 5 % 2)
+        for n in range(400)
+    ]
+    turn = frame_turn(generate={"list_size": 20, "host_budget": budget})
+    turn.warehouse = type("Range", (), {"buckets": 4, "rows_in": lambda self, span: 400})()
+    frames = frame(spark, "urls", rows).cache(), frame(spark, "hosts", [])
+    found = []
+    for deep in (10**9, 1):
+        monkeypatch.setattr(generate, "DEEP_ROWS", deep)
+        waiting = candidates.due(frames[0], turn)
+        limits = turn.settings.generate
+        judged, counted, floors = generate.judged_of(waiting, frames[1], turn, limits, lambda kept: kept)
+        cuts = cuts_of(counted.candidates, limits)
+        chosen = sorted(row.url_key for row in candidates.selected(judged, cuts).collect())
+        found.append((chosen, candidates.counts_of(counted, cuts)))
+        assert bool(floors) == (deep == 1 and not ranks_all)
+        if floors:
+            assert judged.count() + candidates.below(waiting, floors).count() == 400
+            assert judged.count() < 200, "the half and more was spared"
+    assert len(found[0][0]) == 20 and found[0] == found[1]
 
 
 def test_slices_divide_the_list_of_a_round_by_what_is_due(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,18 @@ from spindle import config
 from spindle.config import UNLIMITED
 from spindle.defaults import default_layer
 from spindle.priority import aged_level, aged_score
-from spindle.selector import BALANCE, Cut, HostLoad, cuts, holders, level_quotas, pack_tasks, predicted_ends
+from spindle.selector import (
+    BALANCE,
+    Cut,
+    HostLoad,
+    cuts,
+    floors,
+    holders,
+    level_quotas,
+    pack_tasks,
+    predicted_ends,
+    suffices,
+)
 
 SETTINGS = config.build([default_layer()]).generate
 SHARES = [50, 25, 13, 8, 4]
@@ -159,6 +170,37 @@ def test_the_order_of_the_bars_does_not_matter(
     shuffled = list(histogram.items())
     rng.shuffle(shuffled)
     assert cuts(dict(shuffled), settings) == cuts(histogram, settings)
+
+
+# --- floors ---
+
+
+def test_floors_leave_plenty_and_spare_the_rest() -> None:
+    """A list of 100: 50 places for new URLs, 25 of them for level 1 if both levels have more than enough."""
+    settings = replace(SETTINGS, list_size=100, level_shares=[50, 50, 0, 0, 0])
+    due = {(1, True, n): 10 for n in range(100)} | {(2, True, n): 10 for n in range(100)} | {(1, False, 7): 60}
+    assert floors(due, settings, 4) == {(1, True): 90, (2, True): 90}, "four times 25 are the ten best bars"
+    assert floors(due, settings, 1000) == {}, "nothing to spare"
+    assert floors({}, settings, 4) == {}
+
+
+@given(HISTOGRAMS, HISTOGRAMS, st.integers(0, 300), st.integers(1, 4), st.randoms())
+def test_what_lies_under_a_floor_would_change_nothing(
+    due: dict[tuple[int, bool, int], int],
+    held: dict[tuple[int, bool, int], int],
+    size: int,
+    plenty: int,
+    rng: random.Random,
+) -> None:
+    """Whatever budgets hold back (`held`), and however many of those below are candidates: if what lies above the
+    floors suffices, the cuts are those of all candidates."""
+    settings = replace(SETTINGS, list_size=size)
+    found = floors(due, settings, plenty)
+    candidates = {bar: max(0, count - held.get(bar, 0)) for bar, count in due.items()}
+    over = {bar: count for bar, count in candidates.items() if bar[2] >= found.get((bar[0], bar[1]), 0)}
+    under = {bar: rng.randint(0, due[bar]) for bar in candidates.keys() - over.keys()}
+    if suffices(over, due, found, settings):
+        assert cuts(over, settings) == cuts(over | under, settings)
 
 
 # --- starvation, in a small frontier with a clock that is an argument ---

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BINS = 1000  # of each whole of the (aged) score; the cut then sorts one bin, not all that is due
 MAX_BIN = 20 * BINS  # bounds the histogram; whoever waited that long is listed first anyway
+_BIN = f"CAST(least({MAX_BIN}, floor(score * {BINS})) AS INT)"
 
 
 def due(urls: DataFrame, turn: Turn, refusal: Column | None = None, braked: DataFrame | None = None) -> DataFrame:
@@ -141,16 +142,73 @@ def _held_back(ranked: DataFrame, condition: str, reason: str) -> DataFrame:
 
 def with_bin(frame: DataFrame) -> DataFrame:
     """Adds `bin`, the bar of the histogram that a candidate stands in; what is held back stands in none."""
-    score_bin = f"CAST(least({MAX_BIN}, floor(score * {BINS})) AS INT)"
-    return frame.selectExpr("*", f"IF(reason IS NULL, {score_bin}, NULL) AS bin")
+    return frame.selectExpr("*", f"IF(reason IS NULL, {_BIN}, NULL) AS bin")
 
 
 class Census(NamedTuple):
-    """How many are due: a level, candidates by (level, new, bin), and those held back by reason."""
+    """How many are due: a level, candidates by (level, new, bin), and those held back by reason; `below`: those under a
+    floor, which were not judged one by one."""
 
     due: dict[int, int]
     candidates: dict[tuple[int, bool, int], int]
     held_back: dict[str, int]
+    below: int = 0
+
+
+class Depth(NamedTuple):
+    """All that is due, as a histogram: a level, by (level, new, bin), and what the rules of today refuse."""
+
+    due: dict[int, int]
+    bars: dict[tuple[int, bool, int], int]
+    refused: dict[str, int]
+
+
+def depth(waiting: DataFrame) -> Depth:
+    """One pass over few columns, without a shuffle of rows."""
+    rows = waiting.selectExpr("level", "fresh", "refused", f"{_BIN} AS bin")
+    found = Depth(defaultdict(int), defaultdict(int), defaultdict(int))
+    for level, fresh, refused, score_bin, count in rows.groupBy("level", "fresh", "refused", "bin").count().collect():
+        found.due[level] += count
+        if refused is None:
+            found.bars[level, fresh, score_bin] += count
+        else:
+            found.refused[refused] += count
+    return found
+
+
+def above(waiting: DataFrame, floors: Mapping[selector.Class, int]) -> DataFrame:
+    """The due URLs that lie on or above the floor of their class."""
+    return waiting.filter(_above_sql(floors)) if floors else waiting
+
+
+def below(waiting: DataFrame, floors: Mapping[selector.Class, int]) -> DataFrame:
+    """Those that lie under it."""
+    return wanted(waiting).filter(f"NOT {_above_sql(floors)}")
+
+
+def _above_sql(floors: Mapping[selector.Class, int]) -> str:
+    cases = " ".join(
+        f"WHEN level = {level} AND {'' if fresh else 'NOT '}fresh THEN {floor}"
+        for (level, fresh), floor in sorted(floors.items())
+    )
+    return f"({_BIN} >= CASE {cases} ELSE 0 END)"
+
+
+def census_above(judged: DataFrame, deep: Depth, floors: Mapping[selector.Class, int]) -> Census:
+    """As `census`, where only URLs above the floors were judged."""
+    found = Census(deep.due, {}, defaultdict(int, deep.refused), _below(deep, floors))
+    for level, fresh, score_bin, reason, count in judged.groupBy("level", "fresh", "bin", "reason").count().collect():
+        if reason is None:
+            found.candidates[level, fresh, score_bin] = count
+        else:
+            found.held_back[reason] += count
+    told = sum(found.candidates.values()) + sum(found.held_back.values()) + found.below
+    found.held_back["host_budget"] += sum(found.due.values()) - told
+    return found
+
+
+def _below(deep: Depth, floors: Mapping[selector.Class, int]) -> int:
+    return sum(n for (level, fresh, score_bin), n in deep.bars.items() if score_bin < floors.get((level, fresh), 0))
 
 
 def census(waiting: DataFrame, judged: DataFrame) -> Census:
@@ -198,7 +256,7 @@ def counts_of(counted: Census, cuts: Mapping[selector.Class, selector.Cut], repe
     total = sum(taken.values())
     counts: dict[str, float] = {"listed": total - repeated, "due": sum(counted.due.values())}
     counts |= {f"not_listed.{reason}": count for reason, count in sorted(counted.held_back.items())}
-    counts["not_listed.cut"] = sum(counted.candidates.values()) - total
+    counts["not_listed.cut"] = sum(counted.candidates.values()) - total + counted.below
     counts |= {"not_listed.repeated_key": repeated} if repeated else {}
     counts |= {f"due.level_{level}": count for level, count in sorted(counted.due.items())}
     return counts | {f"listed.level_{level}": count for level, count in sorted(taken.items())}

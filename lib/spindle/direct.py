@@ -108,6 +108,17 @@ def version(location: str, application: str) -> int:
     return _table(location).transaction_version(application) or 0
 
 
+def row_counts(location: str, partition: str) -> dict[Any, int]:
+    """Partition -> rows of its files by the log, deleted ones included."""
+    actions = pa.table(_table(location).get_add_actions(flatten=True))
+    found: dict[Any, int] = {}
+    if "num_records" in actions.column_names:
+        columns = (actions.column(name).to_pylist() for name in (f"partition.{partition}", "num_records"))
+        for value, rows in zip(*columns, strict=True):
+            found[value] = found.get(value, 0) + (rows or 0)
+    return found
+
+
 def files(location: str, partition: str, nulls_of: str, bounds_of: str) -> list[dict[str, Any]]:
     """What the log says of each file: its partition, its rows and how many of them are deleted, how many have no value
     in one column, and between which values another lies. Reads no row; None where there are no statistics."""

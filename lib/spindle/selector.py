@@ -109,6 +109,40 @@ def cuts(histogram: Mapping[tuple[int, bool, int], int], settings: GenerateSetti
     return {of: _cut(bars[of], quota) for of, quota in sorted(quotas.items()) if quota}
 
 
+def floors(due: Mapping[tuple[int, bool, int], int], settings: GenerateSettings, plenty: int) -> dict[Class, int]:
+    """Class -> the bin below which its URLs need not be looked at: from there up lie `plenty` times what the class
+    could list. Classes that hold less than that have no floor."""
+    bars: dict[Class, dict[int, int]] = defaultdict(dict)
+    for (level, is_new, score_bin), count in due.items():
+        bars[level, is_new][score_bin] = count
+    quotas = _class_quotas({of: sum(counts.values()) for of, counts in bars.items()}, settings)
+    return {
+        of: _cut(bars[of], quota * plenty).edge_bin
+        for of, quota in quotas.items()
+        if quota and quota * plenty < sum(bars[of].values())
+    }
+
+
+def suffices(
+    candidates: Mapping[tuple[int, bool, int], int],
+    due: Mapping[tuple[int, bool, int], int],
+    above: Mapping[Class, int],
+    settings: GenerateSettings,
+) -> bool:
+    """Whether the candidates above the floors fill all that the list could take of their classes; then those below
+    would change nothing, and the cut is the same as if all had been looked at."""
+    found, whole = _by_class(candidates), _by_class(due)
+    quotas = _class_quotas({of: whole[of] if of in above else found.get(of, 0) for of in whole}, settings)
+    return all(found.get(of, 0) >= quotas[of] for of in above)
+
+
+def _by_class(bars: Mapping[tuple[int, bool, int], int]) -> dict[Class, int]:
+    sums: dict[Class, int] = defaultdict(int)
+    for (level, is_new, _), count in bars.items():
+        sums[level, is_new] += count
+    return sums
+
+
 def _class_quotas(due: Mapping[Class, int], settings: GenerateSettings) -> dict[Class, int]:
     levels = range(1, settings.levels + 1)
     by_kind = {is_new: [due.get((level, is_new), 0) for level in levels] for is_new in (True, False)}

@@ -83,6 +83,11 @@ class Warehouse:
         rows: list[dict[str, Any]] = direct.read(self.location(table), equals, columns).to_pylist()
         return rows
 
+    def rows_in(self, span: range) -> int:
+        """Rows of `urls` in these buckets, by the log: at least so many, since deleted ones count too."""
+        counts = direct.row_counts(self.location("urls"), "bucket")
+        return sum(rows for bucket, rows in counts.items() if int(bucket) in span)
+
     def file_facts(self) -> list[FileFacts]:
         """What the log says of the files of `urls` and when their rows are due: no row is read, and no JVM asked."""
         found = direct.files(self.location("urls"), "bucket", "last_fetch", "next_fetch")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spindle import brakes, inbox, runner, tables, urls
+from spindle import brakes, candidates, inbox, runner, tables, urls
 from spindle.errors import InputError, UrlRejected
 from spindle.runner import Turn
 from spindle.scope import TRAP_REASONS, Scope, refusal
@@ -130,7 +130,8 @@ def standing(plan: Plan, key: int, bucket: int) -> tuple[str, str]:
         return str(refused.refused), ""
     row = _row(plan.judged, key, bucket)
     if row is None:
-        return "host_budget", ""
+        is_below = bool(plan.floors and _row(candidates.below(plan.waiting, plan.floors), key, bucket))
+        return ("cut" if is_below else "host_budget"), ""
     place = f" (level {row.level}, aged score {row.score:.3f})"
     if row.reason:
         return str(row.reason), place
