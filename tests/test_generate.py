@@ -101,7 +101,7 @@ HOSTS: dict[str, tuple[dict[str, Any] | None, int, str, str]] = {
     "backing-off.test": ({"state": "backing_off", "backoff_until": ago(-1)}, 0, "host_backing_off", "for a second"),
     "has-backed-off.test": ({"state": "backing_off", "backoff_until": ago(0)}, 10, "window_budget", "until now"),
     "dead.test": ({"state": "dead", "backoff_until": ago(-DAY)}, 0, "host_backing_off", "probed tomorrow"),
-    "probe.test": ({"state": "dead", "backoff_until": ago(DAY)}, 10, "window_budget", "probed now"),
+    "probe.test": ({"state": "dead", "backoff_until": ago(DAY)}, 1, "host_dead", "probed now, with one URL"),
     "paused.test": ({"paused": True}, 0, "host_paused", "by the operator"),
     "resumed.test": ({"paused": False}, 10, "window_budget", "no more"),
     "blocked.test": ({"state": "blocked"}, 0, "host_blocked", "by the operator"),

@@ -172,9 +172,10 @@ def test_intervals_at_update() -> None:
         rows.append(known | {f"event_{name}": event.get(name) for name in update._EVENTS})
     names = [*update._SAME, *facts.COLUMNS]
     of = {"STRING": pa.string(), "TIMESTAMP": pa.timestamp("us", "UTC"), "INT": pa.int32(), "BIGINT": pa.int64()}
+    of["DOUBLE"] = pa.float64()
     kinds = {name: of[kind] for name, kind in facts.TYPES.items()}
     table = pa.table({n: pa.array([r[n] for r in rows], kinds.get(n)) for n in rows[0] if n in names or "event_" in n})
-    [after] = update._advancer(settings.to_json(), NOW, names)(iter(table.to_batches()))
+    [after] = update._advancer(settings.to_json(), NOW, names, None)(iter(table.to_batches()))
     assert after.column("fetch_interval_s").to_pylist() == [7200, 86400]
 
 
