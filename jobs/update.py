@@ -250,7 +250,7 @@ def host_rows(fetches: DataFrame, listed: DataFrame) -> DataFrame:
         tried.groupBy("host", "outcome")
         .count()
         .groupBy("host")
-        .agg(*_aggregates({"outcomes": "map_from_entries(collect_list(struct(outcome, count)))"}))
+        .agg(*_aggregates({"outcomes": "map_from_entries(array_sort(collect_list(struct(outcome, count))))"}))
     )
     return by_host.join(tally, "host").join(hints, "host", "left")
 
