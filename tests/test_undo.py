@@ -23,6 +23,7 @@ TABLES = ("urls", "hosts", "events", "links")
 PINS = runner.pins(NOW, settings_of())
 
 
+@pytest.mark.heavy  # a minute
 def test_after_an_undo_the_tables_are_as_before_the_update(spark: SparkSession, tmp_path: Path) -> None:
     warehouse, turn = laid_out(spark, tmp_path / "w")
     before = {table: contents(warehouse, table) for table in TABLES}
