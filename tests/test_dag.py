@@ -31,13 +31,14 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1700)]
 ROOT = Path(__file__).resolve().parents[1]
 AIRFLOW = ROOT / ".venv-airflow" / "bin" / "airflow"
 MIN_DELAY_S = 0.3
-#: Only the seeds, a day until they are due again; long seals, so that a killed fetch has something to do again.
+#: Only the seeds and no sitemaps, a day until they are due again; seals so long that a killed fetch has work left.
 CONFIG = f"""
 agent = {{ contact = "https://localhost/airflow" }}
 warehouse = {{ buckets = 4 }}
 trap = {{ max_depth = 0 }}
 politeness = {{ min_delay_s = {MIN_DELAY_S}, duration_factor = 1.0 }}
 fetch = {{ tail_s = 3.0, seal_interval_s = 2.0, total_timeout_s = 8.0 }}
+recrawl = {{ maps_per_host = 0 }}
 check = {{ throttled_share = 1.0, forbidden_share = 1.0 }}
 """
 REPORT = """
