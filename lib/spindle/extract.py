@@ -16,7 +16,7 @@ from spindle import coding, fingerprint, html, sitemap, urls, warc
 from spindle.config import Settings
 from spindle.errors import UrlRejected
 from spindle.schema import LINK_SOURCE, columns
-from spindle.scope import Scope, trap_reason
+from spindle.scope import Scope, trap_reason, trap_reasoner
 
 Row = dict[str, Any]
 Read = Callable[[str, int, int], bytes]  # file below the warehouse, offset, length
@@ -173,7 +173,9 @@ def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None
     """Rows for the links of a page, which are normalised and keyed already; longer than need be, since it is the
     path of every link."""
     usual, buckets, ask = rules.settings.trap, rules.buckets, rules.scope.verdict
+    usually = trap_reasoner(usual)
     sheets = rules.scope.sheets or None  # asked once: an empty one is none
+    takes_all = rules.scope.takes_all()  # links are http(s) URLs by their normal form
     follow_nofollow, feeds, rejected, targets = (
         rules.settings.parse.follow_nofollow,
         told.feeds,
@@ -187,10 +189,10 @@ def _add_links(made: Extract, told: html.Page, depth: int, rules: Rules) -> None
             rejected["nofollow"] += 1
             continue
         domain, bucket = _owner(host, buckets)
-        trap = usual if sheets is None else sheets.traps(url, host, usual)
-        if (reason := trap_reason(url, depth, trap)) is not None:
+        why = usually if sheets is None else trap_reasoner(sheets.traps(url, host, usual))
+        if (reason := why(url, depth)) is not None:
             rejected[f"trap_{reason}"] += 1
-        elif not (verdict := ask(url, host, domain))[0]:
+        elif not takes_all and not (verdict := ask(url, host, domain))[0]:
             rejected[f"scope_{verdict.rule}"] += 1
         else:
             targets.append(

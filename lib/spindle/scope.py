@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,6 +50,10 @@ class Scope:
         self.sheets = Sheets(settings.sheets)
         self._seeds = frozenset({"host": seed_hosts, "domain": seed_domains}.get(settings.follow, ()))
 
+    def takes_all(self) -> bool:
+        """Whether no http(s) URL is refused, so that whoever has many need not ask for each."""
+        return self._all is not None and {"http:", "https:"} <= set(self._schemes)
+
     def verdict(self, url: str, host: str, domain: str) -> Verdict:
         """Of a normalised URL, its host and its registered domain."""
         if not url.startswith(self._schemes):
@@ -68,27 +72,36 @@ class Scope:
 
 def trap_reason(url: str, depth: int, settings: TrapSettings) -> str | None:
     """Why a normalised URL at this many links from a seed looks like a trap: one of TRAP_REASONS, or None."""
-    start = url.index("/", 8)
-    slashes = url.count("/", start)
-    # Too short, too flat and too near for any suspicion, as nearly all links of a page are: certain and cheap.
-    # UNLIMITED lies below every count and says nothing here.
-    if (
-        depth <= settings.max_depth
-        and slashes <= settings.max_path_segments
-        and url.count("&", start) < settings.max_query_params
-        and (slashes <= settings.max_repeated_segments or _all_differ(url[start + 1 :]))
-        and (
-            len(url) - start <= settings.max_url_digits_run
-            or not _more_digits_than(settings.max_url_digits_run).search(url, start)
-        )
-    ):
-        return None
-    return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
+    return trap_reasoner(settings)(url, depth)
 
 
 @lru_cache
+def trap_reasoner(settings: TrapSettings) -> Callable[[str, int], str | None]:
+    """`trap_reason` under one group of settings, looked up once for whoever has many URLs."""
+    most_segments, most_repeated = settings.max_path_segments, settings.max_repeated_segments
+    most_params, most_digits, most_depth = settings.max_query_params, settings.max_url_digits_run, settings.max_depth
+    digits = _more_digits_than(most_digits).search
+
+    def reason_of(url: str, depth: int) -> str | None:
+        start = url.index("/", 8)
+        slashes = url.count("/", start)
+        # Too short, too flat and too near for any suspicion, as nearly all links of a page are: certain and cheap.
+        # UNLIMITED lies below every count and says nothing here.
+        if (
+            depth <= most_depth
+            and slashes <= most_segments
+            and url.count("&", start) < most_params
+            and (slashes <= most_repeated or _all_differ(url[start + 1 :]))
+            and (len(url) - start <= most_digits or not digits(url, start))
+        ):
+            return None
+        return next((reason for reason, _ in _suspicions(url, depth, settings)), None)
+
+    return reason_of
+
+
 def _more_digits_than(count: int) -> re.Pattern[str]:
-    return re.compile(f"[0-9]{{{count + 1}}}")
+    return re.compile(f"[0-9]{{{max(0, count) + 1}}}")
 
 
 def _all_differ(tail: str) -> bool:
