@@ -13,7 +13,7 @@ setup:  ## install everything into .venv (idempotent; no network once done)
 	@$(PYTHON) tools/install.py
 
 crawl: setup  ## set up, crawl the loopback demo web for three turns, sum up
-	@rm -rf $(WAREHOUSE)
+	@rm -rf $(WAREHOUSE) $(WAREHOUSE)-web
 	@SPINDLE_QUICK=1 $(BIN)/spindle crawl --demo --warehouse $(WAREHOUSE) --turns 3
 
 test: setup check zip  ## set up, lint, type-check and run all tests but the heavy ones
