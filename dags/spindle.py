@@ -48,6 +48,7 @@ HOME = Path(setting("HOME", str(Path(__file__).resolve().parents[1])))
 BIN = Path(setting("BIN", str(HOME / ".venv" / "bin")))
 WAREHOUSE = setting("WAREHOUSE", str(HOME / "var" / "airflow"))
 CONFIG = setting("CONFIG", "")  # a TOML file over the defaults; it needs agent.contact at least
+CONFIGURED = ("--config", CONFIG) if CONFIG else ()
 SEEDS = setting("SEEDS", "")  # a seed list that each round injects: what is known stays as it is
 SLICES = int(setting("SLICES", "1"))
 WINDOW_S = int(setting("FETCH_WINDOW_S", "3600"))
@@ -71,12 +72,11 @@ class SpindleJob(SparkSubmitOperator):
 
 def job(name: str, segment: Any, *words: str, **more: Any) -> SpindleJob:
     """The job `name` on a segment, with further words for its command line."""
-    config = ["--config", CONFIG] if CONFIG else []
     return SpindleJob(
         task_id=name,
         name=f"spindle {name}",
         application=str(HOME / "jobs" / f"{name}.py"),
-        application_args=["--warehouse", WAREHOUSE, "--segment", segment, *config, *words],
+        application_args=["--warehouse", WAREHOUSE, "--segment", segment, *CONFIGURED, *words],
         py_files=str(HOME / "dist" / "spindle.zip"),
         spark_binary=str(BIN / "spark-submit"),
         env_vars={"PYSPARK_PYTHON": str(BIN / "python")},
@@ -85,9 +85,13 @@ def job(name: str, segment: Any, *words: str, **more: Any) -> SpindleJob:
     )
 
 
-def ask(*words: str) -> subprocess.CompletedProcess[str]:
-    """A command of Spindle that needs no JVM."""
-    return subprocess.run([str(BIN / "spindle"), *words], text=True, capture_output=True, check=False)
+def ask(*words: str, answers: tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[str]:
+    """A command of Spindle that needs no JVM, on the warehouse. Exit codes that are no answer fail the task."""
+    command = [str(BIN / "spindle"), *words, "--warehouse", WAREHOUSE]
+    told = subprocess.run(command, text=True, capture_output=True, check=False)
+    if told.returncode not in answers:
+        raise AirflowException(f"spindle {words[0]}: exit code {told.returncode}: {told.stderr.strip()}")
+    return told
 
 
 @task
@@ -107,24 +111,16 @@ def segments(run: str) -> list[str]:
 def anything_listed(segment: str) -> None:
     """Ends a turn here when nothing is due. Of several slices each goes on: links that others forwarded to it come into
     the table by its update."""
-    told = ask("segments", segment, "--warehouse", WAREHOUSE, "--json")
-    if told.returncode:
-        raise AirflowException(f"spindle segments: exit code {told.returncode}: {told.stderr.strip()}")
-    turn = json.loads(told.stdout)
+    turn = json.loads(ask("segments", segment, "--json").stdout)
     if turn["counts"].get("listed") == 0 and SLICES == 1:
-        ended = ask("expire", segment, "--warehouse", WAREHOUSE)  # its range is free again
-        if ended.returncode:
-            raise AirflowException(f"spindle expire: exit code {ended.returncode}: {ended.stderr.strip()}")
+        ask("expire", segment)  # its range is free again
         raise AirflowSkipException(f"{segment}: nothing is due")
 
 
 @task
 def dedup(segment: str) -> None:
     """Looks for copies among all pages, exact and near, so that update can say so of this turn's."""
-    told = ask("dedup", "--warehouse", WAREHOUSE, *(["--config", CONFIG] if CONFIG else []))
-    print(told.stdout)
-    if told.returncode:
-        raise AirflowException(f"{segment}: spindle dedup: exit code {told.returncode}: {told.stderr.strip()}")
+    print(segment, ask("dedup", *CONFIGURED).stdout)
 
 
 @task_group
@@ -142,12 +138,10 @@ def turn(segment: str) -> None:
 @task(trigger_rule="none_failed", retries=0)
 def check() -> None:
     """The alarms. A run whose turns are done is still not well while one rings."""
-    told = ask("check", "--warehouse", WAREHOUSE, *(["--config", CONFIG] if CONFIG else []))
+    told = ask("check", *CONFIGURED, answers=(0, 1))
     print(told.stdout, told.stderr)
     if told.returncode == 1:
         raise AirflowException("\n".join(line for line in told.stdout.splitlines() if not line.startswith("ok")))
-    if told.returncode:
-        raise AirflowException(f"spindle check: exit code {told.returncode}: {told.stderr.strip()}")
 
 
 def tell(context: Any) -> None:

@@ -19,7 +19,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from spindle import brakes, candidates, config, inbox, operators, rounds, runner, schema, selector, tables, urls
+from spindle import (
+    brakes,
+    candidates,
+    config,
+    inbox,
+    operators,
+    rounds,
+    runner,
+    schema,
+    selector,
+    sqltext,
+    tables,
+    urls,
+)
 from spindle.budgets import PACE, SHEET, host_seconds, sheet_values
 from spindle.candidates import Census
 from spindle.config import GenerateSettings, Settings
@@ -194,8 +207,9 @@ class Plan(NamedTuple):
         counts |= {"hosts": len(self.tasks), "tasks": 1 + max(self.tasks.values(), default=-1)}
         if seconds := self.seconds():
             counts |= {"task_s.longest": round(max(seconds), 1), "task_s.mean": round(sum(seconds) / len(seconds), 1)}
-            counts |= {f"ends_s.task_{task:05d}": round(end, 1) for task, end in self.ends(settings).items()}
-            counts["ends_s.latest"] = round(max(self.ends(settings).values()), 1)
+            ends = self.ends(settings)
+            counts |= {f"ends_s.task_{task:05d}": round(end, 1) for task, end in ends.items()}
+            counts["ends_s.latest"] = round(max(ends.values()), 1)
             counts["addresses_divided"] = sum(held > 1 for held in self.holders().values())
         return counts
 
@@ -345,17 +359,12 @@ def _case(column: str, values: Mapping[str, object], kind: str = "INT") -> str:
     """A look-up as SQL; null where the column has none of the names."""
     names_of: dict[object, list[str]] = defaultdict(list)
     for name, value in values.items():
-        names_of[value].append(_sql_text(name))
+        names_of[value].append(sqltext.text(name))
     cases = [
-        f"WHEN {column} IN ({', '.join(names)}) THEN {value if isinstance(value, int) else _sql_text(str(value))}"
+        f"WHEN {column} IN ({', '.join(names)}) THEN {value if isinstance(value, int) else sqltext.text(str(value))}"
         for value, names in names_of.items()
     ]
     return f"CAST(CASE {' '.join(cases)} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
-
-
-def _sql_text(value: str) -> str:
-    """A SQL literal; an apostrophe is lawful in a host name."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def run(turn: Turn) -> dict[str, float]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spindle import priority, runner, schema, sitemap, tables, urls
+from spindle import priority, runner, schema, sitemap, sqltext, tables, urls
 from spindle.config import Settings
 from spindle.errors import InputError
 from spindle.scope import Scope, refusal
@@ -65,7 +65,7 @@ def merge(warehouse: Warehouse, seeds: pa.Table, settings: Settings, now: dateti
     the known ones. Returns how many rows were new."""
     frame = warehouse.spark.createDataFrame(seeds).coalesce(2)
     defaults = {name: sql for name, sql in schema.NEW_URL.items() if name not in seeds.column_names}
-    at = f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S.%f}Z'"
+    at = sqltext.instant(now)
     source = frame.selectExpr(
         "*", *(f"{sql} AS {name}" for name, sql in defaults.items()), "CAST(NULL AS DOUBLE) quality"
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from spindle.config import BrakeSettings
 from spindle.fingerprint import distance
+from spindle.urls.identity import parts
 
 #: A page is compared with so many of its form: a trap of a few templates is one still.
 LEADERS = 8
@@ -23,7 +24,6 @@ LEADERS = 8
 WORTH_NOTING = 5
 
 _NUMBERED = re.compile(r"[^/]*[0-9][^/]*")
-_AUTHORITY = re.compile(r"https?://[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,7 @@ def forms_of(url: str) -> tuple[str, ...]:
     >>> forms_of("http://h.test/calendar/2024/01?view=2")
     ('/calendar/#/#?', '/calendar/*')
     """
-    tail = url[_match_end(url) :]
-    path, mark, _ = tail.partition("?")
+    path, mark, _ = parts(url)[2].partition("?")
     whole = _NUMBERED.sub("#", path) + mark
     folder = whole.split("/")[1] if whole.count("/") > 1 else ""
     return (whole, f"/{folder}/*") if folder and folder != "#" else (whole,)
@@ -78,8 +77,8 @@ def pattern_of(form: str) -> str:
     if form.endswith("/*"):
         return f"^https?://[^/]*{re.escape(form[:-1])}"
     path, mark, _ = form.partition("?")
-    parts = (re.escape(part) for part in path.split("#"))
-    return f"^https?://[^/]*{'[^/?]*[0-9][^/?]*'.join(parts)}{re.escape(mark) if mark else '$'}"
+    pieces = (re.escape(piece) for piece in path.split("#"))
+    return f"^https?://[^/]*{'[^/?]*[0-9][^/?]*'.join(pieces)}{re.escape(mark) if mark else '$'}"
 
 
 def learned(
@@ -143,8 +142,3 @@ def _with_pages(form: Form, pages: Sequence[NewPage], bits: int) -> Form:
 
 def _is_over(form: Form, settings: BrakeSettings, now: datetime) -> bool:
     return form.last_at is not None and now >= form.last_at + timedelta(seconds=settings.keep_s)
-
-
-def _match_end(url: str) -> int:
-    match = _AUTHORITY.match(url)
-    return match.end() if match else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 
-from spindle import politeness
+from spindle import politeness, sqltext
 from spindle.config import UNLIMITED, PolitenessSettings, Settings, SheetSettings
 
 NO_LIMIT = 2**31 - 1
@@ -28,7 +28,7 @@ def host_reason_sql(settings: Settings, now: datetime.datetime, *, sheets: bool 
     limits = settings.generate
     own = f"WHEN host_rank > {limit_sql('host_budget', limits.host_budget, sheets=True)} THEN 'host_budget'"
     day = limit_sql("host_day_budget", limits.host_day_budget, sheets=sheets)
-    at = f"TIMESTAMP '{now:%Y-%m-%d %H:%M:%S.%f}Z'"
+    at = sqltext.instant(now)
     return f"""CASE WHEN state = 'blocked' THEN 'host_blocked'
                     WHEN paused THEN 'host_paused'
                     WHEN backoff_until > {at} THEN 'host_backing_off'

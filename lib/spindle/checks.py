@@ -15,6 +15,7 @@ from typing import Any
 
 from spindle.config import CheckSettings
 from spindle.segments import CLOSED, Entry, State, latest
+from spindle.sqltext import instant
 
 WORST = 5  # hosts, levels or ranges that an alarm names; the others are counted
 
@@ -117,8 +118,8 @@ def limits_of(settings: CheckSettings, now: datetime.datetime, entries: Iterable
     """What stands for the names in queries and alarms."""
     named: dict[str, Any] = {name: getattr(settings, name) for name in settings.__slots__}
     since = now - datetime.timedelta(seconds=settings.window_s)
-    named |= {"since": _instant(since), "now": _instant(now), "delay_s": delay_of_segment(entries, since.timestamp())}
-    named["starved_before"] = _instant(now - datetime.timedelta(seconds=settings.starved_s))
+    named |= {"since": instant(since), "now": instant(now), "delay_s": delay_of_segment(entries, since.timestamp())}
+    named["starved_before"] = instant(now - datetime.timedelta(seconds=settings.starved_s))
     return named | {"starved_d": round(settings.starved_s / 86400, 2), "stale_d": round(settings.stale_s / 86400, 2)}
 
 
@@ -141,13 +142,13 @@ def _smallest_delay(settings: Mapping[str, Any]) -> float:
     return float(min([settings["politeness"]["min_delay_s"], *(delay for delay in sheets if delay is not None)]))
 
 
-def _instant(at: datetime.datetime) -> str:
-    return f"TIMESTAMP '{at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S}Z'"
-
-
 def verdict_of(question: Question, rows: Sequence[Mapping[str, Any]], limits: Mapping[str, Any]) -> Verdict:
-    alarms = [question.alarm.format(**{**limits, **row}) for row in rows[:WORST]]
-    return Verdict(question.name, question.asks, alarms, max(0, len(rows) - WORST))
+    return _verdict(question.name, question.asks, [question.alarm.format(**{**limits, **row}) for row in rows])
+
+
+def _verdict(name: str, asks: str, told: Sequence[str]) -> Verdict:
+    """The worst are named, the others counted."""
+    return Verdict(name, asks, told[:WORST], max(0, len(told) - WORST))
 
 
 # --- of the ledger
@@ -161,7 +162,7 @@ def leaks(entries: Iterable[Entry], now: float) -> Verdict:
         f"{(now - e.lease_until) / 3600:.1f} h ago; finish that turn, or `spindle expire {e.segment}`"
         for e in sorted(held, key=lambda e: e.lease_until)
     ]
-    return Verdict("leases", "Does a turn hold its range beyond its lease?", told[:WORST], max(0, len(told) - WORST))
+    return _verdict("leases", "Does a turn hold its range beyond its lease?", told)
 
 
 def stale_ranges(entries: Iterable[Entry], buckets: int, now: float, settings: CheckSettings) -> Verdict:
@@ -172,7 +173,7 @@ def stale_ranges(entries: Iterable[Entry], buckets: int, now: float, settings: C
         f"{settings.stale_s / 86400:g}); is a slice left out of the schedule?"
         for low, high, age in _ranges(_ages(log, buckets, now), settings.stale_s)
     ]
-    return Verdict("stale", "Which slices has no turn gone through?", told[:WORST], max(0, len(told) - WORST))
+    return _verdict("stale", "Which slices has no turn gone through?", told)
 
 
 def _ages(log: Sequence[Entry], buckets: int, now: float) -> list[float]:

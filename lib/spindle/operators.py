@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spindle import direct, inbox, tables, urls
-from spindle.errors import WarehouseError
+from spindle import inbox, tables, urls
 from spindle.runner import Turn
 from spindle.wishes import HostWord, Wish, Word, standing
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LITERAL_HOSTS = 2000  # named in the query itself, so that files are skipped by it
-_ATTEMPTS = 5
 _WORD = pa.schema(
     [
         ("host", pa.string()),
@@ -122,17 +120,8 @@ def _merge(turn: Turn, said: Mapping[str, HostWord]) -> None:
 
 
 def _copy(turn: Turn, wishes: Sequence[Wish]) -> None:
-    """Appends the wishes that the table lacks, in one transaction with the last one's number as version: of two who
-    copy at once one is refused by Delta, and looks again."""
-    location = turn.warehouse.location("inbox")
-    for _ in range(_ATTEMPTS):
-        done = direct.version(location, "inbox")
-        if not (new := [wish for wish in wishes if int(wish.id) > done]):
-            return
-        rows = direct.from_rows(location, [_row(wish) for wish in new])
-        if direct.append(location, rows, ("inbox", int(new[-1].id))):
-            return
-    raise WarehouseError(f"{location}: lost {_ATTEMPTS} races for one commit; is another process looping?")
+    """Appends the wishes that the table lacks."""
+    tables.copy_log(turn.warehouse.location("inbox"), "inbox", lambda: wishes, lambda wish: int(wish.id), _row)
 
 
 def _row(wish: Wish) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spindle import config, schema, tables
+from spindle import config, schema, sqltext, tables, urls
 from spindle.config import Settings
 from spindle.defaults import default_layer
-from spindle.errors import ConfigError, InputError, SpindleError, WarehouseError
+from spindle.errors import ConfigError, InputError, SpindleError, UrlRejected, WarehouseError
 from spindle.segments import Entry, SegmentId
 from spindle.session import open_session
 from spindle.tables import Warehouse
@@ -55,8 +55,8 @@ class Turn:
 
     @property
     def now_sql(self) -> str:
-        """The pinned time as a SQL literal, the same instant whatever zone the session has."""
-        return f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S.%f}Z'"
+        """The pinned time as a SQL literal."""
+        return sqltext.instant(self.now)
 
     @property
     def where(self) -> str:
@@ -94,6 +94,12 @@ def arguments(job: str, description: str, *, segment: bool = True) -> argparse.A
         )
     add_settings(parser)
     return parser
+
+
+def add_warehouse(parser: argparse.ArgumentParser) -> None:
+    """For commands that ask tables: the warehouse may stand in the environment."""
+    here = os.environ.get("SPINDLE_WAREHOUSE")
+    parser.add_argument("--warehouse", metavar="URI", default=here, required=here is None, help="or SPINDLE_WAREHOUSE")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -146,13 +152,34 @@ def now_of(options: argparse.Namespace) -> datetime.datetime:
     if options.now is None:
         return datetime.datetime.now(datetime.UTC)
     try:
-        told = datetime.datetime.fromisoformat(options.now)
-        told = told.replace(tzinfo=datetime.UTC) if told.tzinfo is None else told.astimezone(datetime.UTC)
+        told = utc(options.now)
     except (ValueError, OverflowError):
         raise InputError(f"--now {options.now!r}: expected ISO 8601, for example 2026-11-30T12:00:00Z") from None
     if not 1970 <= told.year < 3000:
         raise InputError(f"--now {options.now!r}: a year from 1970 to 2999")
     return told
+
+
+def utc(text: str) -> datetime.datetime:
+    """An ISO 8601 time; one without a zone is UTC.
+
+    Raises:
+        ValueError, OverflowError: it is none.
+    """
+    told = datetime.datetime.fromisoformat(text)
+    return told.replace(tzinfo=datetime.UTC) if told.tzinfo is None else told.astimezone(datetime.UTC)
+
+
+def url_of(text: str, normalize: Callable[[str], str] = urls.normalize) -> str:
+    """A URL from the command line, normalised.
+
+    Raises:
+        InputError: it is refused; says why.
+    """
+    try:
+        return normalize(text)
+    except UrlRejected as error:
+        raise InputError(f"{text}: not a URL that Spindle takes ({error})") from None
 
 
 def main(

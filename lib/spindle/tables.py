@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MARKER = "spindle.json"
 _CONFLICT_ATTEMPTS = 5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +141,29 @@ class Warehouse:
 
 
 def sync_segments(location: str, ledger: Ledger) -> None:
-    """Copies the ledger's new entries to the table `segments` at `location`, in one Delta transaction with the last
-    entry's place as version: of two who copy at once one is refused by Delta, and looks again. Needs no JVM."""
+    """Copies the ledger's new entries to the table `segments` at `location`. Needs no JVM."""
+    copy_log(location, "segments", ledger.entries, lambda entry: entry.seq, _segment_row)
+
+
+def copy_log(
+    location: str,
+    application: str,
+    entries: Callable[[], Sequence[T]],
+    number: Callable[[T], int],
+    row: Callable[[T], Mapping[str, Any]],
+) -> None:
+    """Appends what a table lacks of a log, in one Delta transaction with the last entry's number as version: of two who
+    copy at once one is refused by Delta, and looks again. Needs no JVM. `entries` are in the order of their numbers.
+
+    Raises:
+        WarehouseError: it was refused again and again.
+    """
     for _ in range(_CONFLICT_ATTEMPTS):
-        done = direct.version(location, "segments")
-        if not (new := [entry for entry in ledger.entries() if entry.seq > done]):
+        done = direct.version(location, application)
+        if not (new := [entry for entry in entries() if number(entry) > done]):
             return
-        rows = direct.from_rows(location, [_segment_row(entry) for entry in new])
-        if direct.append(location, rows, ("segments", new[-1].seq)):
+        rows = direct.from_rows(location, [row(entry) for entry in new])
+        if direct.append(location, rows, (application, number(new[-1]))):
             return
     raise WarehouseError(f"{location}: lost {_CONFLICT_ATTEMPTS} races for one commit; is another process looping?")
 

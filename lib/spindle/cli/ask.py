@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spindle import runner, schema, tables, urls
 from spindle.defaults import shipped_names, shipped_text
-from spindle.errors import InputError, UrlRejected
+from spindle.errors import InputError
 from spindle.session import open_session
 from spindle.tables import Warehouse
 
@@ -99,10 +98,7 @@ def url(argv: Sequence[str]) -> int:
 
 
 def _url(options: argparse.Namespace) -> int:
-    try:
-        normal = urls.Normalizer(runner.settings_of(options).url).normalize(options.url)
-    except UrlRejected as error:
-        raise InputError(f"{options.url}: not a URL that Spindle takes ({error})") from None
+    normal = runner.url_of(options.url, urls.Normalizer(runner.settings_of(options).url).normalize)
     warehouse, now = _open(options), runner.now_of(options)
     register(warehouse)
     key, host = urls.url_key(normal), urls.host_of(normal)
@@ -154,8 +150,7 @@ def _owners(warehouse: Warehouse, bucket: int) -> list[Any]:
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"spindle {name}", description=description)
-    here = os.environ.get("SPINDLE_WAREHOUSE")
-    parser.add_argument("--warehouse", metavar="URI", default=here, required=here is None, help="or SPINDLE_WAREHOUSE")
+    runner.add_warehouse(parser)
     runner.add_settings(parser)
     return parser
 

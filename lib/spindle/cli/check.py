@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,8 +19,7 @@ NAMES = tuple(question.name for question in QUESTIONS) + OF_LEDGER
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="spindle check", description="Alarms; exit code 1 where one rings.")
-    here = os.environ.get("SPINDLE_WAREHOUSE")
-    parser.add_argument("--warehouse", metavar="URI", default=here, required=here is None, help="or SPINDLE_WAREHOUSE")
+    runner.add_warehouse(parser)
     parser.add_argument("names", nargs="*", metavar="CHECK", help=f"only these of {', '.join(NAMES)}")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     runner.add_settings(parser)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spindle import brakes, candidates, inbox, runner, tables, urls
-from spindle.errors import InputError, UrlRejected
 from spindle.runner import Turn
 from spindle.scope import TRAP_REASONS, Scope, refusal
 from spindle.segments import SegmentId, live_overlaps
@@ -53,10 +52,7 @@ def _body(options: argparse.Namespace) -> int:
     from spindle.jobs import generate
 
     settings, now = runner.settings_of(options), runner.now_of(options)
-    try:
-        url = urls.Normalizer(settings.url).normalize(options.url)
-    except UrlRejected as error:
-        raise InputError(f"{options.url}: not a URL that Spindle takes ({error})") from None
+    url = runner.url_of(options.url, urls.Normalizer(settings.url).normalize)
     generate.check_policy(tables.read_marker(options.warehouse), settings)
     spark = open_session("spindle explain", settings.spark, quick=True)
     warehouse = tables.open_warehouse(spark, options.warehouse)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import os
 import sys
 from collections.abc import Callable, Sequence
 
-from spindle import coding, direct, runner, tables, urls, warc
-from spindle.errors import InputError, UrlRejected, WarehouseError
+from spindle import coding, direct, runner, sqltext, tables, urls, warc
+from spindle.errors import InputError, WarehouseError
 from spindle.reader import SegmentReader
 
 Read = Callable[[str, int, int], bytes]
@@ -22,9 +21,8 @@ _POINTER = ("warc_file", "warc_offset", "warc_length")
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="spindle get", description="What a URL answered, as it is stored.")
-    here = os.environ.get("SPINDLE_WAREHOUSE")
     parser.add_argument("url", metavar="URL")
-    parser.add_argument("--warehouse", metavar="URI", default=here, required=here is None, help="or SPINDLE_WAREHOUSE")
+    runner.add_warehouse(parser)
     parser.add_argument("--at", metavar="TIME", help="the last answer up to this ISO 8601 time (default: the latest)")
     parser.add_argument("--headers", action="store_true", help="status line and headers before the body")
     parser.add_argument("--record", action="store_true", help="the WARC record itself, as it lies in the file")
@@ -34,10 +32,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _get(options: argparse.Namespace) -> int:
     settings = runner.settings_of(options)
-    try:
-        url = urls.Normalizer(settings.url).normalize(options.url)
-    except UrlRejected as error:
-        raise InputError(f"{options.url}: not a URL that Spindle takes ({error})") from None
+    url = runner.url_of(options.url, urls.Normalizer(settings.url).normalize)
     place = pointer(options.warehouse, url, _time(options.at))
     if place is None:
         print(f"get {url}: no answer of it is stored", file=sys.stderr)
@@ -66,8 +61,7 @@ def pointer(warehouse: str, url: str, at: datetime.datetime | None = None) -> tu
         query = f"SELECT {columns} FROM urls WHERE bucket = {bucket} AND url_key = {key}"
         found = direct.query({"urls": f"{root}/urls"}, query)
     else:
-        until = f"TIMESTAMP '{at.astimezone(datetime.UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
-        query = f"""SELECT {columns} FROM fetches WHERE url_key = {key} AND started_at <= {until}
+        query = f"""SELECT {columns} FROM fetches WHERE url_key = {key} AND started_at <= {sqltext.instant(at)}
             AND month <= '{at.astimezone(datetime.UTC):%Y-%m}' AND warc_file IS NOT NULL
             ORDER BY started_at DESC LIMIT 1"""  # the month is that of the turn, which began before
         found = direct.query({"fetches": f"{root}/fetches"}, query)
@@ -95,7 +89,6 @@ def _time(text: str | None) -> datetime.datetime | None:
     if text is None:
         return None
     try:
-        at = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return runner.utc(text)
+    except (ValueError, OverflowError):
         raise InputError(f"--at {text}: not an ISO 8601 time, as in 2026-12-01T10:00:00Z") from None
-    return at if at.tzinfo else at.replace(tzinfo=datetime.UTC)

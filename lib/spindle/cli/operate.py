@@ -132,8 +132,7 @@ def _of_host(word: HostWord) -> str:
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"spindle {name}", description=description)
-    here = os.environ.get("SPINDLE_WAREHOUSE")
-    parser.add_argument("--warehouse", metavar="URI", default=here, required=here is None, help="or SPINDLE_WAREHOUSE")
+    runner.add_warehouse(parser)
     me = f"{_user()}@{socket.gethostname()}"
     parser.add_argument("--who", default=me, help=f"whose wish it is, for the log (default {me})")
     return parser

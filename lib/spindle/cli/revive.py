@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from spindle import runner, tables
+from spindle import runner, sqltext, tables
 from spindle.errors import InputError
 from spindle.lifecycle import FAILURES
 from spindle.runner import Turn
@@ -59,10 +59,9 @@ def moment(text: str) -> datetime.datetime:
         InputError: not ISO 8601.
     """
     try:
-        told = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return runner.utc(text)
+    except (ValueError, OverflowError):
         raise InputError(f"--since {text!r}: expected ISO 8601, for example 2026-11-30T12:00:00Z") from None
-    return told.replace(tzinfo=datetime.UTC) if told.tzinfo is None else told.astimezone(datetime.UTC)
 
 
 def run(turn: Turn, since: datetime.datetime, outcomes: Sequence[str], *, really: bool) -> dict[str, float]:
@@ -73,14 +72,13 @@ def run(turn: Turn, since: datetime.datetime, outcomes: Sequence[str], *, really
     """
     warehouse, segment = turn.warehouse, turn.segment
     names = ", ".join(f"'{name}'" for name in outcomes)
-    at = f"TIMESTAMP '{since:%Y-%m-%d %H:%M:%S.%f}Z'"
-    urls = f"failure_streak > 0 AND last_fetch >= {at} AND last_outcome IN ({names})"
+    urls = f"failure_streak > 0 AND last_fetch >= {sqltext.instant(since)} AND last_outcome IN ({names})"
     if really:
         warehouse.ledger.open(segment, runner.pins(turn.now, turn.settings), LEASE_S, time.time)
     try:
         found = warehouse.read("urls").filter(urls)
         hosts = [row.host for row in found.select("host").distinct().collect()] if set(outcomes) & set(_NETWORK) else []
-        struck = f"failure_streak > 0 AND host IN ({', '.join(map(_quoted, hosts)) or 'NULL'})"
+        struck = f"failure_streak > 0 AND host IN ({', '.join(map(sqltext.text, hosts)) or 'NULL'})"
         counts = {"urls": float(found.count()), "hosts": float(warehouse.read("hosts").filter(struck).count())}
         if really:
             back: dict[str, Any] = {"status": _BEFORE, "failure_streak": "0", "next_fetch": turn.now_sql}
@@ -94,7 +92,3 @@ def run(turn: Turn, since: datetime.datetime, outcomes: Sequence[str], *, really
     if really:
         runner.write_metrics(warehouse, str(segment), "revive", counts)
     return counts
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

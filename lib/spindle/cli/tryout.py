@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spindle import html, runner, sitemap, urls
-from spindle.errors import InputError, UrlRejected
+from spindle.errors import InputError
 
 
 def fetch_one(argv: Sequence[str]) -> int:
@@ -23,7 +23,7 @@ def fetch_one(argv: Sequence[str]) -> int:
 def _fetch_one(options: argparse.Namespace) -> int:
     from spindle.fetcher import tryout
 
-    told = asyncio.run(tryout.fetch_one(_normal(options.url), runner.settings_of(options)))
+    told = asyncio.run(tryout.fetch_one(runner.url_of(options.url), runner.settings_of(options)))
     _show(told)
     return 0 if told.get("outcome") == "ok" else 1
 
@@ -41,7 +41,7 @@ def _robots(options: argparse.Namespace) -> int:
     settings = runner.settings_of(options)
     if options.agent:
         settings = dataclasses.replace(settings, agent=dataclasses.replace(settings.agent, token=options.agent))
-    told = asyncio.run(tryout.fetch_robots(_normal(options.url), settings))
+    told = asyncio.run(tryout.fetch_robots(runner.url_of(options.url), settings))
     _show(told)
     return 0 if told.get("allowed") else 1
 
@@ -86,16 +86,16 @@ def _source(options: argparse.Namespace, settings: Any) -> tuple[str, dict[str, 
     """URL, headers and body of a file or of what a server answers."""
     if "://" not in options.source:
         try:
-            return _normal(options.url), {"content_type": options.content_type}, Path(options.source).read_bytes()
+            return runner.url_of(options.url), {"content_type": options.content_type}, Path(options.source).read_bytes()
         except OSError as error:
             raise InputError(f"{options.source}: {error.strerror}") from None
     from spindle.fetcher import tryout
 
-    told = asyncio.run(tryout.fetch_one(_normal(options.source), settings))
+    told = asyncio.run(tryout.fetch_one(runner.url_of(options.source), settings))
     if told.get("outcome") != "ok":
         why = told.get("error") or told.get("redirect_to") or told.get("http_status")
         raise InputError(f"{options.source}: {told.get('outcome')}: {why}")
-    return _normal(options.source), told, told["body"]
+    return runner.url_of(options.source), told, told["body"]
 
 
 def demo_web(argv: Sequence[str]) -> int:
@@ -123,13 +123,6 @@ def _demo_web(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print()
     return 0
-
-
-def _normal(url: str) -> str:
-    try:
-        return urls.normalize(url)
-    except UrlRejected as error:
-        raise InputError(f"{url}: not a URL that Spindle takes ({error})") from None
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:

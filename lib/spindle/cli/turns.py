@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -105,6 +104,5 @@ def _ledger(options: argparse.Namespace) -> Ledger:
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"spindle {name}", description=description)
-    here = os.environ.get("SPINDLE_WAREHOUSE")
-    parser.add_argument("--warehouse", metavar="URI", default=here, required=here is None, help="or SPINDLE_WAREHOUSE")
+    runner.add_warehouse(parser)
     return parser
