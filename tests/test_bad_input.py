@@ -390,6 +390,7 @@ def toml(sections: dict[str, dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.heavy  # a minute and a half
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 def test_ctrl_c_in_a_fetch_ends_everything_and_the_same_command_goes_on(

@@ -175,6 +175,7 @@ def test_prune_counts_first_and_removes_when_told(warehouse: Warehouse, spindle:
     assert all_urls(warehouse) == before - {"http://d.test/low", "http://no.test/"}
 
 
+@pytest.mark.heavy  # half a minute
 def test_rekey_says_what_would_change_and_then_does_it(warehouse: Warehouse, spindle: Any) -> None:
     rules = ["--set", "url.tracking_params=['utm_*']"]
     before = all_urls(warehouse)

@@ -213,6 +213,7 @@ def test_a_parsed_segment_comes_home(spark: SparkSession, tmp_path: Path, monkey
     assert update.run(turn) == {}, "nor does a third, which has nothing to do"
 
 
+@pytest.mark.heavy  # half a minute
 def test_a_budget_of_visits_sets_the_intervals(spark: SparkSession, tmp_path: Path) -> None:
     """What a visit has to gain is reckoned from all pages of the range, and noted with them."""
     rules = {"policy": "budget", "visits_per_day": 3.0}
