@@ -44,4 +44,4 @@ lock: setup  ## make requirements.lock anew from pyproject.toml (needs the netwo
 	@$(BIN)/python tools/lock.py
 
 clean:  ## remove what set-up, tests and crawls made
-	@rm -rf .venv .venv-airflow dist build var .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	@rm -rf .venv .venv-* dist build var .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

