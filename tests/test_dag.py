@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import descendants
 from spindle.cli.turns import turns
 from spindle.demo import gaps, overlaps, read_log
 from spindle.demo.child import DemoProcess, start_in_process
@@ -152,28 +153,6 @@ def kill_fetch(running: subprocess.Popen[str], web: DemoProcess) -> list[int]:
             return family
         time.sleep(0.05)
     return []
-
-
-def descendants(root: int, words: str) -> list[int]:
-    """Processes below `root` whose command line has `words`, and all below them."""
-    below: dict[int, list[int]] = {}
-    lines: dict[int, str] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            lines[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
-        except OSError:
-            continue  # it has ended meanwhile
-        below.setdefault(parent, []).append(int(folder.name))
-
-    def family(process: int, taken: bool) -> Iterator[int]:
-        taken = taken or words in lines.get(process, "")
-        if taken:
-            yield process
-        for child in below.get(process, []):
-            yield from family(child, taken)
-
-    return [process for child in below.get(root, []) for process in family(child, False)]
 
 
 def test_a_round_where_nothing_is_due_ends_early(airflow: Airflow) -> None:
