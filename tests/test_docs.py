@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(file.relative_to(ROOT).as_posix() for file in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 #: Options that the documents name and that are not ours.
-FOREIGN_OPTIONS = {"--master", "--packages", "--properties-file", "--py-files", "--add-modules"}
+FOREIGN_OPTIONS = {"--archives", "--jars", "--master", "--packages", "--properties-file", "--py-files", "--add-modules"}
 FILE_ENDINGS = {"py", "txt", "sql", "toml", "md"}
 
 

@@ -26,6 +26,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "explain": ("spindle.cli.explain", "main", "which rule decides about a URL, and why it is or is not listed"),
     "prune": ("spindle.cli.prune", "main", "remove URLs by pattern; without --yes only count them"),
     "rekey": ("spindle.cli.rekey", "main", "spell and spread the URLs by today's rules (--dry-run first)"),
+    "maintain": (
+        "spindle.jobs.maintain",
+        "main",
+        "job: compact the tables and remove old files (--dry-run first)",
+    ),
     "plan": ("spindle.cli.plan", "main", "machines, buckets, slices and disk for so many pages a month"),
     "undo": ("spindle.cli.undo", "main", "take back the last update of a range"),
     "revive": ("spindle.cli.revive", "main", "undo an outage of ours: URLs and hosts that it made dead come back"),
