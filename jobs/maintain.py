@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LEASE_S = 6 * 3600.0
-WEEK_H = 168.0  # Delta's own limit: a reader or writer may hold a version for days
+WEEK_H = 168.0  # Delta's own limit, whose check stays on
 #: Not compacted: `links` lies sorted by target bucket in few files a segment, and larger ones, of several segments,
 #: could no longer be skipped; `seen`, `fingerprints`, `copies` and `clusters` are rewritten whole by their owners.
 SHARED = ("hosts", "fetches", "pages", "fetchlist", "robots", "events", "metrics", "segments", "inbox", "traps")
@@ -45,16 +45,14 @@ def work_of(segment: SegmentId, retain_h: float) -> Work:
     """The work of a slice.
 
     Raises:
-        InputError: versions younger than a week are to go, but the slice does not own the whole table: a turn on
-            another range may be reading them.
+        InputError: versions younger than a week are to go: a turn on another range, or a question that is being asked,
+            may be reading them (delta-io/delta#1470).
     """
-    whole = segment.n == 1
-    if retain_h < WEEK_H and not whole:
+    if retain_h < WEEK_H:
         raise InputError(
-            f"--retain-h {retain_h:g}: less than a week ({WEEK_H:g}) only with the slice 1/1, all else idle"
+            f"--retain-h {retain_h:g}: a week ({WEEK_H:g} hours) at least; readers may hold a version for days"
         )
-    if retain_h < 0:
-        raise InputError(f"--retain-h {retain_h:g}: hours, 0 or more")
+    whole = segment.n == 1
     return Work(("urls", *SHARED) if whole else ("urls",), VACUUMED if whole else ("urls",), retain_h)
 
 
@@ -71,14 +69,9 @@ def compact(warehouse: Warehouse, table: str, segment: SegmentId) -> dict[str, f
 def vacuum(warehouse: Warehouse, table: str, retain_h: float, *, really: bool) -> int:
     """Removes files that no version of the last `retain_h` hours names; how many they are. `really` False counts."""
     spark, place = warehouse.spark, warehouse.location(table).replace("`", "``")
-    check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    spark.conf.set(check, str(retain_h >= WEEK_H).lower())
-    try:
-        going = spark.sql(f"VACUUM delta.`{place}` RETAIN {retain_h} HOURS DRY RUN").count()
-        if really and going:
-            spark.sql(f"VACUUM delta.`{place}` RETAIN {retain_h} HOURS").collect()
-    finally:
-        spark.conf.unset(check)
+    going = spark.sql(f"VACUUM delta.`{place}` RETAIN {retain_h} HOURS DRY RUN").count()
+    if really and going:
+        spark.sql(f"VACUUM delta.`{place}` RETAIN {retain_h} HOURS").collect()
     return going
 
 
@@ -117,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         type=float,
         default=WEEK_H,
         metavar="HOURS",
-        help=f"how far back versions stay readable, for time travel and undo (default: {WEEK_H:g}, a week)",
+        help=f"how far back versions stay readable, for time travel and undo (default and least: {WEEK_H:g}, a week)",
     )
     parser.add_argument("--dry-run", action="store_true", help="only count files")
     return runner.main("maintain", parser, _body, argv)

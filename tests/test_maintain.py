@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +29,9 @@ WHOLE = SegmentId.parse("m.1of1")
     [
         ("1of1", 168.0, "hosts", ""),  # owns everything
         ("1of4", 168.0, "urls", ""),  # of the tables that all share, nothing
-        ("1of1", 0.0, "hosts", ""),  # nobody else is at work
-        ("1of4", 24.0, "", "only with the slice 1/1"),  # a turn on another range may read yesterday's version
-        ("1of1", -1.0, "", "hours, 0 or more"),
+        ("1of1", 2000.0, "hosts", ""),  # longer than a week is a matter of disk
+        ("1of1", 167.0, "", "a week .168 hours. at least"),  # somebody may be reading yesterday's version
+        ("1of4", 0.0, "", "a week"),
     ],
 )
 def test_what_a_slice_may_do(slice_: str, retain_h: float, compacted: str, refused: str) -> None:
@@ -71,14 +73,19 @@ def test_rows_stay_and_files_go(spark: SparkSession, tmp_path: Path) -> None:
     assert [after[bucket] for bucket in (0, 1)] == [1, 1]
     assert [after[bucket] for bucket in (2, 3)] == [many[2], many[3]], "another range's files were touched"
 
-    told = maintain.run(warehouse, WHOLE, maintain.work_of(WHOLE, 0.0), PINS, dry=True)
-    assert told["files.hosts"] >= 4 and told["old.urls"] >= 8 and told["old.hosts"] == 0
-    made = maintain.run(warehouse, WHOLE, maintain.work_of(WHOLE, 0.0), PINS, dry=False)
+    for name, age_s in (("left-behind", 8 * 86400), ("being-written", 60)):  # neither is named by any version
+        orphan = tmp_path / "w" / "hosts" / f"part-{name}.parquet"
+        orphan.write_bytes(b"x")
+        os.utime(orphan, (time.time() - age_s,) * 2)
+    work = maintain.work_of(WHOLE, maintain.WEEK_H)
+    told = maintain.run(warehouse, WHOLE, work, PINS, dry=True)
+    assert (told["files.hosts"], told["old.hosts"], told["old.urls"]) == (4, 1, 0)
+    made = maintain.run(warehouse, WHOLE, work, PINS, dry=False)
     assert set(files_by_bucket(warehouse).values()) == {1} and direct.count(warehouse.location("hosts"))[1] == 1
-    assert made["old_files"] >= told["old.urls"] + 4
+    assert made["old_files"] == 1 and not (tmp_path / "w" / "hosts" / "part-left-behind.parquet").exists()
+    assert (tmp_path / "w" / "hosts" / "part-being-written.parquet").exists()
     assert {name: contents(warehouse, name) for name in before} == before
-    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):  # version 2's files are gone
-        warehouse.read_as_of("urls", 2).select("url").collect()
+    assert warehouse.read_as_of("urls", 2).count() == 24, "a version of this week is still there"
     entry = warehouse.ledger.current("m.1of1")
     assert entry is not None and str(entry.state) == "updated", "the range is free again"
 
